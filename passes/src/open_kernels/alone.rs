@@ -210,8 +210,10 @@ impl Alone {
         let base = base(count);
         let points = points(&base, &PRIMES);
         let mut functions = Vec::with_capacity(points.len());
+        let mut extents = Vec::with_capacity(points.len());
         for point in &points {
             let module = self.at(registry, assumption, point)?;
+            extents.push(computed(&module)?);
             functions.push(Function::of_body(registry, module.body(Symbol::new(MAIN))?).ok()?);
         }
         let items: Vec<&Item> = functions.iter().map(|function| &function.item).collect();
@@ -236,7 +238,12 @@ impl Alone {
             results,
             constants: vec![],
         };
-        let written = Written { registry, assumption, points: &points, items: &items };
+        let place = |place: usize| {
+            let values = extents.iter().map(|one| one.get(place).copied());
+            Formula::fit(&points, &values.collect::<Option<Vec<i64>>>()?)
+        };
+        let extents = (0..extents[0].len()).map(place).collect::<Option<Vec<Formula>>>()?;
+        let written = Written { registry, assumption, points: &points, items: &items, extents };
         for variable in 0..count {
             let with = |extent: i64| {
                 let mut extents = base.clone();
@@ -308,9 +315,15 @@ impl Alone {
     }
 
     /// Whether operands of `extents` give the function with `counts` that was `written` for others: all its
-    /// extents and numbers are the same formulas.
+    /// extents and numbers are the same formulas. Where something is empty, definitions leave out what would
+    /// read it, and the extents of all that is computed are compared.
     fn is_so(&self, written: &Written<'_>, counts: &[Formula], extents: &[i64]) -> Option<()> {
         let module = self.at(written.registry, written.assumption, extents)?;
+        if extents.contains(&0) {
+            let found = computed(&module)?;
+            let expected = written.extents.iter().map(|formula| formula.at(extents));
+            return found.into_iter().map(Some).eq(expected).then_some(());
+        }
         let body = module.body(Symbol::new(MAIN))?;
         let function = Function::of_body(written.registry, body).ok()?;
         let points: Vec<Vec<i64>> =
@@ -326,6 +339,19 @@ struct Written<'w> {
     assumption: &'w [Assumed],
     points: &'w [Vec<i64>],
     items: &'w [&'w Item],
+    /// The extents of all that is computed.
+    extents: Vec<Formula>,
+}
+
+/// The extents of all that `@main` of `module` computes, in order.
+fn computed(module: &Module) -> Option<Vec<i64>> {
+    let (body, mut all) = (module.body(Symbol::new(MAIN))?, Vec::new());
+    for value in body.walk().flat_map(|op| body.results(op)) {
+        for ty in prog::operators::tensors(body.ty(value))? {
+            all.extend(ty.as_tensor()?.known_shape()?.iter().copied());
+        }
+    }
+    Some(all)
 }
 
 /// A value of type `ty`, of tensors of known extents. Recursion is bounded by the depth of types.
