@@ -346,7 +346,7 @@ impl Scalar {
                 Scalar::Float(v) if v >= 9.223_372_036_854_776e18 => Scalar::Int(v as u64 as i64),
                 other => Scalar::Int(other.as_i64()),
             },
-            DTypeKind::UInt => Scalar::Int(self.as_i64() & ((1 << bits) - 1)),
+            DTypeKind::UInt => Scalar::Int(self.as_i64() & (u64::MAX >> (64 - bits)) as i64),
             DTypeKind::Int => {
                 let unused = 64 - bits;
                 Scalar::Int((self.as_i64() << unused) >> unused)
@@ -404,6 +404,17 @@ mod tests {
     fn every_bool_is_0_or_1() {
         let tensor = TensorData::from_bytes(DType::BOOL, &[3], vec![0, 2, 255]).unwrap();
         assert_eq!(tensor.bytes(), [0, 1, 1]);
+    }
+
+    #[test]
+    fn integers_of_any_width_wrap() {
+        for bits in 2..=64 {
+            let all = DType::new(DTypeKind::UInt, bits, 1).expect("a type");
+            let half = DType::new(DTypeKind::Int, bits, 1).expect("a type");
+            let ones = (u64::MAX >> (64 - bits)) as i64;
+            assert_eq!(Scalar::Int(-1).cast(all), Scalar::Int(ones), "uint{bits}");
+            assert_eq!(Scalar::Int(ones).cast(half), Scalar::Int(-1), "int{bits}");
+        }
     }
 
     #[test]
