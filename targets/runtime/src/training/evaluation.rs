@@ -119,16 +119,24 @@ impl Evaluation {
     /// How good `weights` are, which have an array for each parameter that is trained.
     ///
     /// # Errors
-    /// Where a check of the program fails, and where a weight has no array.
+    /// Where a check of the program fails, and where a weight has no array of its type.
     pub fn score(&mut self, weights: &Arrays) -> Result<Score, Diagnostics> {
         let (mut start, mut loss, mut right) = (0, 0.0, 0);
         for index in 0..self.programs.len() {
             let Evaluated { program, inputs, rows } = &mut self.programs[index];
             let rows = *rows;
             for (input, name) in inputs.iter().enumerate() {
-                if let Some(value) = weights.get(name) {
-                    program.input_mut(input).copy_from_slice(value.bytes());
+                if self.fed.iter().any(|(fed, _)| fed == name) {
+                    continue;
                 }
+                let ty = program.inputs()[input];
+                let Some(value) = weights.get(name).filter(|value| value.ty() == ty) else {
+                    let message =
+                        format!("expected an array of type {ty} for the weight `%{name}`");
+                    let help = "give the weights of the trainer that this was made for";
+                    return Err(Diagnostic::error(NOT_TRAINED, message).help(help).into());
+                };
+                program.input_mut(input).copy_from_slice(value.bytes());
             }
             while start + rows <= self.rows {
                 for (input, name) in inputs.iter().enumerate() {
