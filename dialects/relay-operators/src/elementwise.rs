@@ -8,7 +8,7 @@ use te::scalar::ScalarOp;
 
 use super::FusionPattern::Elementwise;
 use super::LayoutRule::Pointwise;
-use super::gradient::{Gradient, Pullback, Term};
+use super::gradient::{self, Gradient, Pullback, Term};
 use super::{Fill, Transcendental, elements, relation};
 
 /// Declares operators from a tensor to one of the same type, computed on reals, with a definition
@@ -215,6 +215,26 @@ number_functions! {
     )
 )]
 pub struct Copy<V = ValueId> {
+    /// Any shape.
+    pub data: V,
+}
+
+/// `data` itself, by which nothing is differentiated: no change comes back to `data`.
+///
+/// `simplify-inference` drops it. Relay has no such operator.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.stop_gradient",
+    infer = relation::identity,
+    hooks(
+        Elementwise,
+        Pointwise,
+        Evaluate(|cx| Ok(cx.tensor(0)?.clone().into())),
+        gradient::CONSTANT,
+        Define(define::copied)
+    )
+)]
+pub struct StopGradient<V = ValueId> {
     /// Any shape.
     pub data: V,
 }
@@ -582,6 +602,7 @@ pub(super) fn register(registry: &mut Registry) {
     registry.add_op(ZerosLike::info().with(Fill));
     registry.add_op(OnesLike::info().with(Fill));
     registry.op::<Copy>();
+    registry.op::<StopGradient>();
     registry.op::<LogicalNot>();
     registry.op::<BitwiseNot>();
     registry.op::<IsNan>();
