@@ -2,17 +2,21 @@
 
 mod activity;
 mod changes;
+mod custom;
 mod emitter;
+mod expand;
+mod form;
 mod forward;
 mod functions;
 mod reverse;
 
 use std::cell::RefCell;
 
+use ir_core::pass::OptionValue;
 use ir_core::pipeline::{Pipeline, Step};
 use ir_core::{
     Body, Diagnostic, Diagnostics, FuncMut, InsertPoint, Item, Module, ModulePass, OpFields, OpId,
-    Pass, PassContext, PassResult, Registry, Symbol, Type, TypeData, ValueId,
+    Pass, PassContext, PassResult, Registry, Span, Symbol, Type, TypeData, ValueId,
 };
 use relay::language::{
     Call, FUNC, Fn, Global, RefCreate, RefRead, fn_attributes, is_form, is_primitive, short_name,
@@ -27,9 +31,10 @@ use crate::inline::Inline;
 use crate::pipelines;
 use crate::remove_unused_functions::RemoveUnusedFunctions;
 use crate::specialize::types::any_part;
-use activity::active_values;
+use activity::{Active, active_values};
 use changes::Changes;
 use emitter::Emitter;
+pub use expand::ExpandGrad;
 use forward::{Declared, give_tapes};
 use functions::{Program, declare_tapes, name_pairs};
 use reverse::{Forward, Values, reverse};
@@ -78,6 +83,36 @@ pub struct Gradients {
     /// parameter of the type of the value.
     #[default(false)]
     pub weighted: bool,
+    /// What the result looks like: `values` are the value with the gradients; `closures` are the value with
+    /// the function that gives the gradients, of the change of the value (Pearlmutter and Siskind 2008).
+    #[default(Form::Values)]
+    pub form: Form,
+}
+
+/// What the gradient of a program looks like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// The value with the gradients.
+    Values,
+    /// The value with a function from its change to those of the parameters.
+    Closures,
+}
+
+impl OptionValue for Form {
+    const EXPECTS: &'static str = "values or closures";
+    fn parse(text: &str) -> Option<Form> {
+        match text {
+            "values" => Some(Form::Values),
+            "closures" => Some(Form::Closures),
+            _ => None,
+        }
+    }
+    fn print(&self) -> String {
+        match self {
+            Form::Values => "values".to_string(),
+            Form::Closures => "closures".to_string(),
+        }
+    }
 }
 
 impl ModulePass for Gradients {
@@ -92,66 +127,162 @@ impl ModulePass for Gradients {
             let help = "call the function `@main`";
             return Err(Diagnostic::error(NOT_DIFFERENTIABLE, message).help(help).into());
         }
+        if self.weighted && self.form == Form::Closures {
+            let message = "`weighted` and `form=closures` do not go together";
+            let help = "the function that `form=closures` gives takes the weights";
+            return Err(Diagnostic::error(NOT_DIFFERENTIABLE, message).help(help).into());
+        }
+        expand::expand(module, &["main".to_string()], cx)?;
         normalize(module, cx)?;
         copy_called_main(module);
-        let before = module.clone();
-        let signatures = before.signatures();
-        let mut item = module.items[&name].clone();
-        let Item { signature, body: Some(body) } = &mut item else { return Ok(()) };
-        let body = std::sync::Arc::make_mut(body);
-        let registry = cx.registry;
-        let mut f = FuncMut { name, signature, body, signatures: &signatures, registry };
-        let wanted = self.wanted(&f)?;
-        let mut data = Changes::of(&before);
-        let has_floats = |ty: Type| data.is_differentiable(ty);
-        let result = yielded(f.body, f.body.entry()).map(|value| f.body.ty(value));
-        if let Some(ty) = result.filter(|ty| !has_floats(*ty)) {
-            let message = format!("the value of `@main`, of type {ty}, has no derivatives");
-            let help = "give a tensor of floats: what is chosen or counted does not change by small amounts";
-            let error = Diagnostic::error(NOT_DIFFERENTIABLE, message).at(f.base()).help(help);
-            return Err(error.into());
-        }
-        let mut active = active_values(f.body, wanted.iter().copied(), &has_floats);
-        let functions = activity::functions(&before, f.body, &active, &has_floats);
-        let pairs = name_pairs(&before, &functions, &mut data);
-        let data = RefCell::new(data);
-        let program = Program {
-            module: &before,
-            signatures: &signatures,
-            registry,
-            pairs: &pairs,
-            data: &data,
+        let wanted = {
+            let mut wanted = vec![];
+            with_main(module, cx.registry, |f| {
+                let params = f.body.block_args(f.body.entry()).to_vec();
+                let places = self.wanted(f)?.into_iter().map(|value| {
+                    let place = params.iter().position(|param| *param == value);
+                    place.expect("what is wanted is a parameter")
+                });
+                wanted.extend(places);
+                Ok(())
+            })?;
+            wanted
         };
-        let mut found = Diagnostics::default();
-        match differentiate(&mut f, &wanted, self.weighted, &program, &mut active) {
+        match self.form {
+            Form::Values => {
+                let weighted = self.weighted;
+                let functions =
+                    differentiate_roots(module, &[Root { name, wanted, weighted }], cx)?;
+                cx.count("functions", functions);
+                // Others may have been called by what is in pairs now.
+                if functions == 0 { Ok(()) } else { remove_unused_functions(module, cx) }
+            }
+            Form::Closures => {
+                let functions = form::closures(module, name, &wanted, cx)?;
+                cx.count("functions", functions);
+                remove_unused_functions(module, cx)
+            }
+        }
+    }
+}
+
+fn remove_unused_functions(module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
+    pipelines::apply(&Pipeline::from([Step::of::<RemoveUnusedFunctions>()]), module, cx)
+}
+
+/// A function that comes to give its value and its gradients.
+struct Root {
+    name: Symbol,
+    /// The parameters by which, by number.
+    wanted: Vec<usize>,
+    /// Whether the weights of the value are a further parameter.
+    weighted: bool,
+}
+
+/// Makes functions of `module`, none of which calls another one of them, give their values and their
+/// gradients, and the functions that they call pairs, which it counts.
+fn differentiate_roots(
+    module: &mut Module,
+    roots: &[Root],
+    cx: &mut PassContext<'_>,
+) -> Result<u64, Diagnostics> {
+    let before = module.clone();
+    let mut data = Changes::of(&before);
+    let mut starts = vec![];
+    for root in roots {
+        let item = &before.items[&root.name];
+        let body = item.body.as_deref().expect("what is differentiated has a body");
+        let params = body.block_args(body.entry());
+        let wanted: Vec<ValueId> = root.wanted.iter().map(|place| params[*place]).collect();
+        let has_floats = |ty: Type| data.is_differentiable(ty);
+        custom::refuse_rule_of_root(root.name, &item.signature)?;
+        refuse_value_without_floats(root.name, item, &has_floats)?;
+        let active = active_values(body, wanted.iter().copied(), &has_floats);
+        starts.push((body, wanted, active));
+    }
+    let functions = {
+        let starts = starts.iter().map(|(body, _, active)| (*body, active));
+        activity::functions(&before, starts, &|ty| data.is_differentiable(ty))
+    };
+    let mut found = refuse_writes(&before, &functions, &data);
+    for (root, (body, _, active)) in roots.iter().zip(&starts) {
+        let span = before.items[&root.name].signature.span;
+        found.extend(activity::refuse_writes(body, span, active));
+    }
+    if !found.is_empty() {
+        return Err(found);
+    }
+    let pairs = name_pairs(&before, &functions, &mut data)?;
+    let signatures = before.signatures();
+    let data = RefCell::new(data);
+    let program = Program {
+        module: &before,
+        signatures: &signatures,
+        registry: cx.registry,
+        pairs: &pairs,
+        data: &data,
+    };
+    let mut found = Diagnostics::default();
+    for (root, (_, wanted, mut active)) in roots.iter().zip(starts) {
+        let mut item = before.items[&root.name].clone();
+        let Item { signature, body: Some(body) } = &mut item else { continue };
+        let body = std::sync::Arc::make_mut(body);
+        let (name, registry) = (root.name, cx.registry);
+        let mut f = FuncMut { name, signature, body, signatures: &signatures, registry };
+        match differentiate(&mut f, &wanted, root.weighted, &program, &mut active) {
             Ok(declared) => {
                 module.items.insert(name, item);
                 declare_tapes(module, declared);
             }
             Err(errors) => found.extend(errors),
         }
-        for function in pairs.keys() {
-            if let Err(errors) = program.differentiate(*function, module) {
-                found.extend(errors);
-            }
-        }
-        if !found.is_empty() {
-            return Err(found);
-        }
-        data.into_inner().finish(module);
-        cx.count("functions", pairs.len() as u64);
-        match pairs.is_empty() {
-            true => Ok(()),
-            // Others may have been called by what is in pairs now.
-            false => {
-                let unused = Pipeline::from([Step::of::<RemoveUnusedFunctions>()]);
-                pipelines::apply(&unused, module, cx)
-            }
+    }
+    program.differentiate_all(module, found)?;
+    data.into_inner().finish(module);
+    Ok(pairs.len() as u64)
+}
+
+/// The errors about writes of what matters to cells, in `functions`, whose flagged parameters do.
+fn refuse_writes(module: &Module, functions: &Active, data: &Changes) -> Diagnostics {
+    let writes = functions.iter().flat_map(|(name, flags)| {
+        let item = &module.items[name];
+        let body = item.body.as_deref().filter(|_| custom::rule(&item.signature).is_none());
+        let found = body.map(|body| {
+            let params = body.block_args(body.entry()).iter().zip(flags);
+            let wanted = params.filter(|(_, flag)| **flag).map(|(param, _)| *param);
+            let active = active_values(body, wanted, &|ty| data.is_differentiable(ty));
+            activity::refuse_writes(body, item.signature.span, &active)
+        });
+        found.unwrap_or_default()
+    });
+    writes.collect()
+}
+
+/// Errors where nothing of the value of function `name` has derivatives.
+fn refuse_value_without_floats(
+    name: Symbol,
+    item: &Item,
+    has_floats: &dyn std::ops::Fn(Type) -> bool,
+) -> PassResult {
+    let body = item.body.as_deref();
+    let result = body.and_then(|body| Some(body.ty(yielded(body, body.entry())?)));
+    match result.filter(|ty| !has_floats(*ty)) {
+        None => Ok(()),
+        Some(ty) => {
+            let message = format!("the value of `@{name}`, of type {ty}, has no derivatives");
+            let help = "give a tensor of floats: what is chosen or counted does not change by small amounts";
+            let error = Diagnostic::error(NOT_DIFFERENTIABLE, message).at(item.signature.span);
+            Err(error.help(help).into())
         }
     }
 }
 
 impl Gradients {
+    /// The gradient by the parameters `wrt`.
+    pub(crate) fn of(wrt: Vec<String>, weighted: bool) -> Gradients {
+        Gradients { wrt, weighted, form: Form::Values }
+    }
+
     /// The parameters whose gradients are wanted.
     pub(crate) fn wanted(&self, f: &FuncMut<'_>) -> Result<Vec<ValueId>, Diagnostics> {
         let params = f.body.block_args(f.body.entry());
@@ -231,10 +362,7 @@ fn refused(f: &FuncMut<'_>, op: OpId) -> Diagnostic {
             "a call of a function without a body has no gradient".to_string(),
             "define the function, or leave the parameters that it depends on out by `wrt`",
         ),
-        "ref" | "ref_read" | "ref_write" => error(
-            "a cell that outlives where it is made has no gradient".to_string(),
-            "return the new value instead of writing it to a cell",
-        ),
+        "ref" | "ref_read" | "ref_write" => refused_cell(f.op_span(op)),
         _ if short.contains("NCHWc") => {
             error(format!("`{short}` has no gradient"), "run `gradient` before `alter-op-layout`")
         }
@@ -243,6 +371,13 @@ fn refused(f: &FuncMut<'_>, op: OpId) -> Diagnostic {
             "write it by operators that have one, or leave the parameters that it depends on out by `wrt`",
         ),
     }
+}
+
+/// Why cells that are left of a program cannot be differentiated.
+fn refused_cell(place: Option<Span>) -> Diagnostic {
+    Diagnostic::error(NO_GRADIENT, "a cell that outlives where it is made has no gradient")
+        .at(place)
+        .help("return the new value instead of writing it to a cell")
 }
 
 /// The errors about cells whose contents matter.
@@ -268,8 +403,41 @@ fn normalize(module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
     if module.body("main").is_none_or(|body| is_plain(body)) {
         return Ok(());
     }
-    let inlined = pipelines::normalize().then([Step::of::<Inline>().flag("all")]);
-    pipelines::apply(&inlined, module, cx)
+    normalize_for(&["main".to_string()], module, cx)
+}
+
+/// Brings what the functions of `entry` reach down to functions of the module and data. Functions with rules
+/// of their own stay, with their rules.
+fn normalize_for(entry: &[String], module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
+    let rules = custom::rules(module)?;
+    let own = rules.iter().flat_map(|(function, rule)| [function, rule]).map(Symbol::to_string);
+    let entry: Vec<String> = entry.iter().cloned().chain(own).collect();
+    let kept: Vec<Symbol> = rules.iter().map(|(function, _)| *function).collect();
+    let kept = keep(module, &kept);
+    let inline = Step::of::<Inline>().flag("all").with("entry", entry.join("+"));
+    pipelines::apply(&pipelines::normalize_for(&entry).then([inline]), module, cx)?;
+    for name in kept {
+        if let Some(item) = module.items.get_mut(&name) {
+            item.signature.attrs = item.signature.attrs.without(EXTERN);
+        }
+    }
+    Ok(())
+}
+
+/// The attribute of functions that passes leave as they are.
+const EXTERN: &str = "Extern";
+
+/// Marks `functions` as such that passes leave as they are: those that were not before.
+fn keep(module: &mut Module, functions: &[Symbol]) -> Vec<Symbol> {
+    let mut kept = vec![];
+    for name in functions {
+        let Some(item) = module.items.get_mut(name) else { continue };
+        if item.signature.attrs.get(EXTERN).is_none() {
+            item.signature.attrs = item.signature.attrs.with(EXTERN, &1i64);
+            kept.push(*name);
+        }
+    }
+    kept
 }
 
 /// Calls of `@main` become calls of a copy of it, which stays as it is.

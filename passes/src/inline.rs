@@ -259,7 +259,7 @@ fn is_marked(item: &Item) -> bool {
 }
 
 /// For each item, the items that its body refers to, by number.
-fn references(module: &Module) -> Vec<Vec<usize>> {
+pub(crate) fn references(module: &Module) -> Vec<Vec<usize>> {
     let number = |name| module.items.get_index_of(&name);
     let of_item = |item: &Item| {
         let names = item.body.iter().flat_map(|body| referenced_functions(body));
@@ -269,7 +269,7 @@ fn references(module: &Module) -> Vec<Vec<usize>> {
 }
 
 /// The items in groups that reach each other, those that a group refers to before it.
-fn groups(references: &[Vec<usize>]) -> Vec<Vec<usize>> {
+pub(crate) fn groups(references: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut graph = DiGraph::<(), (), u32>::with_capacity(references.len(), 0);
     references.iter().for_each(|_| _ = graph.add_node(()));
     for (caller, callees) in references.iter().enumerate() {

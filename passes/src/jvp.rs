@@ -59,14 +59,14 @@ const WEIGHTS: &str = "weights of the value";
 impl ModulePass for Jvp {
     fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
         refuse_data(module)?;
-        Gradients { wrt: self.wrt.clone(), weighted: true }.run(module, cx)?;
+        Gradients::of(self.wrt.clone(), true).run(module, cx)?;
         with_main(module, cx.registry, |f| {
             let (weights, _) = last_parameter(f.body);
             f.body.set_name_hint(weights, hint(WEIGHTS));
             Ok(())
         })?;
-        Gradients { wrt: vec![WEIGHTS.to_string()], weighted: true }.run(module, cx)?;
-        let wrt = Gradients { wrt: self.wrt.clone(), weighted: false };
+        Gradients::of(vec![WEIGHTS.to_string()], true).run(module, cx)?;
+        let wrt = Gradients::of(self.wrt.clone(), false);
         with_main(module, cx.registry, |f| take_tangents(f, &wrt))
     }
 }

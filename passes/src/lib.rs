@@ -100,6 +100,7 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<eqsat::Eqsat>();
     registry.pass::<eta_expand::EtaExpand>();
     registry.pass::<exec::Exec>();
+    registry.pass::<gradient::ExpandGrad>();
     registry.pass::<math::FastMath>();
     registry.pass::<fold_constant::FoldConstant>();
     registry.pass::<fold_explicit_padding::FoldExplicitPadding>();

@@ -138,15 +138,24 @@ pub fn o3() -> Pipeline {
 /// To a first-order program: what `@main` reaches has no type parameters, all functions are functions of
 /// the module, and none but kernels are values.
 pub fn normalize() -> Pipeline {
+    normalize_for(&[])
+}
+
+/// [`normalize`], for what the functions of `entry` reach; none is `@main`.
+pub fn normalize_for(entry: &[String]) -> Pipeline {
+    let from = |step: Step| match entry {
+        [] => step,
+        names => step.with("entry", names.join("+")),
+    };
     Pipeline::from([
-        Step::of::<Specialize>(),
-        Step::of::<PartialEval>(),
+        from(Step::of::<Specialize>()),
+        from(Step::of::<PartialEval>()),
         Step::of::<RefsToValues>(),
         Step::of::<Defunctionalize>(),
-        Step::of::<Inline>(),
+        from(Step::of::<Inline>()),
         Step::of::<Dce>(),
-        Step::of::<Invariants>(),
-        Step::of::<RemoveUnusedFunctions>(),
+        from(Step::of::<Invariants>()),
+        from(Step::of::<RemoveUnusedFunctions>()),
     ])
 }
 

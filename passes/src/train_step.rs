@@ -115,7 +115,7 @@ struct Trained {
 impl ModulePass for TrainStep {
     fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
         self.check_options()?;
-        let gradients = Gradients { wrt: self.wrt.clone(), weighted: false };
+        let gradients = Gradients::of(self.wrt.clone(), false);
         gradients.run(module, cx)?;
         with_main(module, cx.registry, |f| self.step(f))
     }
@@ -151,7 +151,7 @@ impl TrainStep {
             let help = "end with `mean` or `sum`";
             return Err(Diagnostic::error(NO_STEP, error).at(f.base()).help(help).into());
         }
-        let params = Gradients { wrt: self.wrt.clone(), weighted: false }.wanted(f)?;
+        let params = Gradients::of(self.wrt.clone(), false).wanted(f)?;
         let mut trained = vec![];
         let mut found = Diagnostics::default();
         for (value, gradient) in params.into_iter().zip(gradients) {

@@ -150,6 +150,13 @@ const EXPRESSIONS: &[(&str, &str)] = &[
     ("(2, 6, 3)", "nn.lrn(%x, size=3, bias=1.0, alpha=0.5, beta=0.6)"),
     ("(2, 3)", "nn.lrn(%x, size=9, axis=1, bias=1.0, alpha=0.5)"),
     ("(2, 3, 4); (3); (3)", "nn.batch_norm(%x, %y, %z, %y, exp(%z)).0"),
+    ("(2, 3, 4); (3); (3)", "nn.batch_norm_train(%x, %y, %z).0"),
+    ("(2, 3, 4); (4); (4)", "nn.batch_norm_train(%x, %y, %z, axis=-1, epsilon=0.1, scale=False).0"),
+    (
+        "(2, 3, 4); (3); (3)",
+        "let %t = nn.batch_norm_train(%x, %y, %z, center=False);
+         multiply(%t.0, expand_dims(add(multiply(%t.1, %y), sin(%t.2)), axis=1, num_newaxis=1))",
+    ),
     // Pools.
     ("(1, 2, 7)", "nn.max_pool1d(%x, pool_size=[3], strides=[2], padding=[1, 0])"),
     ("(1, 2, 7)", "nn.avg_pool1d(%x, pool_size=[3], strides=[2], padding=[1, 0])"),
@@ -396,7 +403,8 @@ fn windows_of_every_geometry_have_gradients() {
 }
 
 /// Operators with a rule that no expression above has: those of integers and truth values, whose rule
-/// is that there is nothing to change, and those that only place or annotate.
+/// is that there is nothing to change, and those that only place or annotate. `stop_gradient` has another
+/// gradient than its value has.
 const UNTRIED: &[&str] = &[
     "annotation.",
     "bitwise_",
@@ -416,6 +424,7 @@ const UNTRIED: &[&str] = &[
     "collapse_sum_to",
     "nn.contrib_",
     "cumprod",
+    "stop_gradient",
     "nn.max_pool",
     "nn.avg_pool",
     "nn.adaptive_",

@@ -183,3 +183,110 @@ fn gradients_of_random_programs_are_the_limits_of_differences() {
         "{compared} compared, {rough} are not smooth, {constant} constant"
     );
 }
+
+/// The value of `@main` of `module`, and what it is beside it.
+fn value_of(module: &ir_core::Module, registry: &ir_core::Registry, seed: u64) -> String {
+    let main = module.get("main").expect("a function");
+    let args = relay::interpreter::random_arguments(main, registry, &module.signatures(), seed)
+        .expect("arguments");
+    let value = relay::interpreter::Interpreter::new(module, registry).call("main", args);
+    let value = value.unwrap_or_else(|found| panic!("{found:?}\n{}", printed(module, registry)));
+    format!("{:?}", relay::interpreter::flatten(&value).expect("tensors"))
+}
+
+/// Three ways to the same gradient: the pass, the operator and the function that comes with the value, and the
+/// gradient of the gradient.
+#[test]
+fn the_operator_and_closures_give_what_the_pass_gives() {
+    let registry = registry();
+    let head = "def @main(%x: Tensor[(2), float64], %y: Tensor[(2), float64]) {";
+    let expanded = |text: &str, passes: &[&str]| {
+        let mut module =
+            parse("program", text, &registry).unwrap_or_else(|found| panic!("{found}\n{text}"));
+        for pass in passes {
+            run(&mut module, pass, &registry).unwrap_or_else(|found| panic!("{found}\n{text}"));
+        }
+        let text = printed(&module, &registry);
+        ir_core::verify(&module, &registry).unwrap_or_else(|found| panic!("{found:?}\n{text}"));
+        parse("out", &text, &registry).unwrap_or_else(|found| panic!("{found}\n{text}"))
+    };
+    for body in PROGRAMS {
+        let by_pass = expanded(&program(body), &["gradient"]);
+        let function = format!("{}\n", program(body).replace("@main(", "@program("));
+        // The function by its name, as what captures a parameter, and as an argument.
+        let operator = [
+            format!("{function}{head} grad(@program)(%x, %y) }}"),
+            format!(
+                "{function}{head}
+                   let %by_x = grad(fn (%z: Tensor[(2), float64]) {{ @program(%z, %y) }});
+                   let %by_y = fn (%z: Tensor[(2), float64]) {{ @program(%x, %z) }};
+                   let %a = %by_x(%x);
+                   (%a.0, (%a.1.0, grad(%by_y)(%y).1.0)) }}"
+            ),
+            format!(
+                "{function}
+                 def @apply[A, B](%f: fn (A, A) -> B, %x: A, %y: A) -> B {{ %f(%x, %y) }}
+                 {head} @apply(grad(@program), %x, %y) }}"
+            ),
+        ];
+        for (way, text) in operator.iter().enumerate() {
+            let by_operator = expanded(text, &["expand-grad"]);
+            for seed in cases(2) {
+                let expected = value_of(&by_pass, &registry, seed);
+                assert_eq!(value_of(&by_operator, &registry, seed), expected, "{body}, way {way}");
+            }
+        }
+        let with_closure = expanded(&program(body), &["gradient{form=closures}"]);
+        let text = printed(&with_closure, &registry).replace("@main(", "@both(");
+        let applied =
+            format!("{text}\n{head} let %t = @both(%x, %y); (%t.0, %t.1(ones_like(%t.0))) }}");
+        let applied = expanded(&applied, &[]);
+        for seed in cases(2) {
+            assert_eq!(
+                value_of(&applied, &registry, seed),
+                value_of(&by_pass, &registry, seed),
+                "{body}, closures"
+            );
+        }
+        // The gradient of the sum of the gradients, by the pass of the operator and by the operator alone.
+        let sum = "let %g = grad(@program)(%x, %y).1; add(%g.0, multiply(%g.1, 2f64))";
+        let second = expanded(&format!("{function}{head} {sum} }}"), &["gradient"]);
+        let twice = format!(
+            "{function}def @sum(%x: Tensor[(2), float64], %y: Tensor[(2), float64]) {{ {sum} }}
+             {head} grad(@sum)(%x, %y) }}"
+        );
+        let twice = expanded(&twice, &["expand-grad"]);
+        assert_eq!(
+            value_of(&twice, &registry, 1),
+            value_of(&second, &registry, 1),
+            "{body}, twice"
+        );
+    }
+}
+
+/// A rule that is the derivative: in branches, recursions and gradients of gradients.
+#[test]
+fn rules_of_functions_take_the_place_of_their_gradients() {
+    let registry = registry();
+    let functions = "
+def @square(%a: Tensor[(2), float64], %n: int32, Gradient=@square_gradient) -> Tensor[(2), float64] {
+  let %r = ref(%a);
+  let %_ = ref_write(%r, multiply(ref_read(%r), ref_read(%r)));
+  multiply(ref_read(%r), cast(%n, dtype=\"float64\"))
+}
+def @square_gradient(%a: Tensor[(2), float64], %n: int32, %change: Tensor[(2), float64])
+    -> (Tensor[(2), float64], ()) {
+  (multiply(multiply(%change, cast(%n, dtype=\"float64\")), multiply(%a, FACTOR)), ())
+}
+def @power(%k: int32, %a: Tensor[(2), float64]) -> Tensor[(2), float64] {
+  if (equal(%k, 0)) { %a } else { sin(@square(@power(subtract(%k, 1), %a), %k)) }
+}
+";
+    let body = "add(@power(@count(%x), %x), multiply(%y, @square(%y, 3)))";
+    let text = |factor: &str| format!("{}{}", functions.replace("FACTOR", factor), program(body));
+    for seed in cases(4) {
+        differences::check(&text("2f64"), seed, &registry).expect("the rule is the derivative");
+    }
+    tangents::check_second(&text("2f64"), 1, &registry).expect("rules have gradients");
+    assert!(differences::check(&text("3f64"), 1, &registry).is_err(), "the rule is not asked");
+}

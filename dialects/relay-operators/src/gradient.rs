@@ -2,13 +2,19 @@
 //! written in.
 
 mod arithmetic;
+mod operator;
 mod term;
 
 use std::cell::RefCell;
 
-use ir_core::{AttrDict, OpFields, Symbol, TensorData, Type, TypeData, ValueId};
+use ir_core::{AttrDict, OpFields, Registry, Symbol, TensorData, Type, TypeData, ValueId};
 
+pub use operator::Grad;
 pub use term::Term;
+
+pub(crate) fn register(registry: &mut Registry) {
+    registry.op::<Grad>();
+}
 
 /// How changes of an operator's result come back to its operands, in reverse mode.
 ///

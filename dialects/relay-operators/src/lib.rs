@@ -84,6 +84,7 @@ pub const FAMILIES: &[Family] = &[
     Family { title: "Images", register: image::register },
     Family { title: "Vision", register: vision::register },
     Family { title: "Annotations", register: annotation::register },
+    Family { title: "Gradients", register: gradient::register },
     Family { title: "Layouts", register: layout::register },
     Family { title: "Convolution", register: nn::convolution::register },
     Family { title: "Correlation and dilation", register: nn::correlation::register },

@@ -14,6 +14,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::activity::{Active, active_values};
 use super::changes::{Changes, declare};
+use super::custom;
 use super::emitter::Emitter;
 use super::forward::{Declared, end_with_tape, give_tapes, is_made_again, kept};
 use super::refused_cells;
@@ -29,7 +30,7 @@ pub(super) struct Pair {
     /// The type of the tape.
     pub(super) tape: Type,
     /// The only constructor of the tape.
-    constructor: Symbol,
+    pub(super) constructor: Symbol,
     /// The parameters whose changes it gives.
     pub(super) wanted: Vec<usize>,
     /// The type of the value.
@@ -40,8 +41,16 @@ pub(super) struct Pair {
 pub(super) type Pairs = IndexMap<Symbol, Pair, FxBuildHasher>;
 
 /// Names for the pairs of the functions in `active`.
-pub(super) fn name_pairs(module: &Module, active: &Active, data: &mut Changes) -> Pairs {
+///
+/// # Errors
+/// Where the rule of one is of another type.
+pub(super) fn name_pairs(
+    module: &Module,
+    active: &Active,
+    data: &mut Changes,
+) -> Result<Pairs, Diagnostics> {
     let mut pairs = Pairs::default();
+    let mut found = Diagnostics::default();
     for (name, params) in active {
         let function = module.get(*name).and_then(|item| item.signature.ty.as_function());
         let Some(function) = function else { continue };
@@ -49,13 +58,16 @@ pub(super) fn name_pairs(module: &Module, active: &Active, data: &mut Changes) -
         if wanted.is_empty() || !data.is_differentiable(function.result) {
             continue;
         }
+        if let Err(errors) = custom::check(module, *name, data) {
+            found.extend(errors);
+        }
         let mut fresh = |tail: &str| data.fresh(&format!("{name}_{tail}"));
         let (forward, back) = (fresh("forward"), fresh("backward"));
         let (tape, constructor) = (Type::named(fresh("Tape"), []), fresh("Kept"));
         let result = function.result;
         pairs.insert(*name, Pair { forward, back, tape, constructor, wanted, result });
     }
-    pairs
+    if found.is_empty() { Ok(pairs) } else { Err(found) }
 }
 
 /// What is needed to differentiate a function.
@@ -68,11 +80,33 @@ pub(super) struct Program<'p> {
 }
 
 impl Program<'_> {
+    /// Adds the pairs of all functions to `made`.
+    ///
+    /// # Errors
+    /// What has no gradient, behind what was `found` before.
+    pub(super) fn differentiate_all(
+        &self,
+        made: &mut Module,
+        mut found: Diagnostics,
+    ) -> Result<(), Diagnostics> {
+        for name in self.pairs.keys() {
+            match custom::rule(&self.module.items[name].signature) {
+                Some(rule) => self.pair_by_rule(*name, rule, made),
+                None => {
+                    if let Err(errors) = self.differentiate(*name, made) {
+                        found.extend(errors);
+                    }
+                }
+            }
+        }
+        if found.is_empty() { Ok(()) } else { Err(found) }
+    }
+
     /// Adds the pair of function `name` to `made`.
     ///
     /// # Errors
     /// What has no gradient.
-    pub(super) fn differentiate(&self, name: Symbol, made: &mut Module) -> Result<(), Diagnostics> {
+    fn differentiate(&self, name: Symbol, made: &mut Module) -> Result<(), Diagnostics> {
         let pair = &self.pairs[&name];
         let item = &self.module.items[&name];
         let (mut signature, span) = (item.signature.clone(), item.signature.span);
@@ -212,7 +246,7 @@ impl Program<'_> {
     }
 }
 
-fn tape_name(ty: Type) -> Symbol {
+pub(super) fn tape_name(ty: Type) -> Symbol {
     match ty.data() {
         ir_core::TypeData::Named { name, .. } => *name,
         _ => unreachable!("tapes are data"),

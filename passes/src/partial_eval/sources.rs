@@ -66,7 +66,7 @@ impl<'m> Sources<'m> {
     pub(super) fn find(&self, name: Symbol) -> Option<usize> {
         let (item, _, found) = self.module.items.get_full(&name)?;
         let attrs = found.signature.attrs;
-        let left_alone = ["Compiler", "Extern", "SkipOptimization"];
+        let left_alone = ["Compiler", "Extern", "SkipOptimization", "Gradient"];
         let is_open = found.signature.op == FUNC
             && found.body.is_some()
             && found.signature.ty.as_function().is_some()

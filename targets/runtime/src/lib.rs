@@ -58,7 +58,7 @@ pub use error::Error;
 pub use executor::{Executor, Runner};
 pub use ir_core::pipeline::Pipeline;
 pub use ir_core::{DType, Diagnostic, Module, Registry, TensorData};
-pub use model::Model;
+pub use model::{Model, expand_grad};
 pub use package::{Package, package};
 pub use passes::bounds::Bound;
 pub use passes::pipelines;

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use ir_core::pipeline::{Outcome, Pipeline, RunOptions, run};
+use ir_core::pipeline::{Outcome, Pipeline, RunOptions, Step, run};
 use ir_core::{Diagnostic, Diagnostics, Module, Registry, TensorData, verify};
+use passes::gradient::ExpandGrad;
 use relay::inference::infer_module;
 
-use crate::{BuildOptions, Error, Program, Versions, bind};
+use crate::{BuildOptions, Error, MAIN, Program, Versions, bind};
 
 /// A program that is typed and verified.
 #[derive(Clone)]
@@ -39,10 +40,11 @@ impl<'r> Model<'r> {
         Model::checked(module, registry, found)
     }
 
-    /// The program of `module`, as importers make it: types are inferred where there are none.
+    /// The program of `module`, as importers make it: types are inferred where there are none, and the
+    /// operator `grad` becomes the gradient.
     ///
     /// # Errors
-    /// When it has no types, or is not well formed.
+    /// When it has no types, is not well formed, or asks for the gradient of what has none.
     pub fn new(module: Module, registry: &'r Registry) -> Result<Model<'r>, Error> {
         Model::checked(module, registry, Diagnostics::new())
     }
@@ -58,6 +60,9 @@ impl<'r> Model<'r> {
         }
         if !failed(&found) {
             found.extend(verify(&module, registry).err().unwrap_or_default());
+        }
+        if !failed(&found) {
+            found.extend(expand_grad(&mut module, registry, MAIN).err().unwrap_or_default());
         }
         match failed(&found) {
             true => Err(Error::new(found, &module.sources)),
@@ -120,5 +125,25 @@ impl<'r> Model<'r> {
     /// Warnings and remarks so far.
     pub fn found(&self) -> &[Diagnostic] {
         &self.found
+    }
+}
+
+/// Puts the gradient in the place of the operator `grad`, in what function `entry` reaches. It comes before
+/// whatever optimizes: a program says what is differentiated as it is written.
+///
+/// # Errors
+/// When something that is differentiated has no gradient.
+pub fn expand_grad(
+    module: &mut Module,
+    registry: &Registry,
+    entry: &str,
+) -> Result<(), Diagnostics> {
+    let pipeline = Pipeline::from([Step::of::<ExpandGrad>().with("entry", entry.to_string())]);
+    let options = RunOptions::default();
+    let report = run(&pipeline, module, registry, options, &mut [], &mut std::io::sink())
+        .map_err(|error| Diagnostic::error("E0733", error.to_string()))?;
+    match report.diagnostics.has_errors() || !matches!(report.outcome, Outcome::Done) {
+        true => Err(report.diagnostics),
+        false => Ok(()),
     }
 }

@@ -13,7 +13,7 @@ use runtime::profile::Profile;
 use runtime::{Bound, BuildOptions, BuildTimes, MAIN, Parameter, Parameters, Program, memory};
 use serde_json::json;
 
-use crate::driver::model::load;
+use crate::driver::model::load_to_run;
 use crate::driver::model::name_extents;
 use crate::driver::options::{DiagnosticForm, Kernels, ModelOptions, name_unchecked};
 use crate::driver::profile;
@@ -74,15 +74,16 @@ pub(crate) fn bench_model(
 ) -> io::Result<i32> {
     let mut reporter = Reporter::new(DiagnosticForm::Human, 100);
     let mut found = Diagnostics::new();
-    let measured = load(&args.model, &args.options, registry, &mut reporter, &mut found, io)
-        .and_then(|module| {
-            let measured = measure(args, module, registry, &mut found, io);
-            let failed = |mut errors: Diagnostics| {
-                name_extents(&mut errors, &args.model, &args.options, &io.directory);
-                found.extend(errors);
-            };
-            measured.map_err(failed).ok()
-        });
+    let measured =
+        load_to_run((&args.model, MAIN), &args.options, registry, &mut reporter, &mut found, io)
+            .and_then(|module| {
+                let measured = measure(args, module, registry, &mut found, io);
+                let failed = |mut errors: Diagnostics| {
+                    name_extents(&mut errors, &args.model, &args.options, &io.directory);
+                    found.extend(errors);
+                };
+                measured.map_err(failed).ok()
+            });
     let failed = found.has_errors();
     reporter.report(found, io)?;
     reporter.finish(io)?;

@@ -8,10 +8,10 @@ use std::path::Path;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use ir_core::{Diagnostics, Module, Registry};
-use runtime::{BuildOptions, Package, Parameters};
+use runtime::{BuildOptions, MAIN, Package, Parameters};
 use target_core::package::File;
 
-use crate::driver::model::load;
+use crate::driver::model::load_to_run;
 use crate::driver::model::name_extents;
 use crate::driver::options::{DiagnosticForm, Kernels, ModelOptions};
 use crate::driver::report::Reporter;
@@ -67,9 +67,9 @@ pub(crate) fn compile(
     let output = io.directory.join(&args.output);
     // Before the work, since the answer needs none of it.
     let allowed = folder::check(&output, args.force).map_err(|errors| found.extend(errors));
-    let module = allowed
-        .ok()
-        .and_then(|()| load(&args.model, &args.options, registry, &mut reporter, &mut found, io));
+    let module = allowed.ok().and_then(|()| {
+        load_to_run((&args.model, MAIN), &args.options, registry, &mut reporter, &mut found, io)
+    });
     let files = module.and_then(|module| {
         let progress = Bar::on_terminal(io.styled);
         let files = package(args, module, registry, &mut found, &io.directory, &progress);

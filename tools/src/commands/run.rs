@@ -16,7 +16,7 @@ use runtime::profile::Profile;
 use runtime::{BuildOptions, Parameters, Program, Runner, memory};
 use rustc_hash::FxHashSet;
 
-use crate::driver::model::load;
+use crate::driver::model::load_to_run;
 use crate::driver::options::{DiagnosticForm, Executor, Kernels, ModelOptions, name_unchecked};
 use crate::driver::report::Reporter;
 use crate::driver::targets::target;
@@ -125,8 +125,8 @@ fn run(
         let model = io.directory.join(&args.model);
         options.inputs = model::KnownInputs::read(&io.directory.join(path), &model);
     }
-    let module = load(&args.model, &options, registry, reporter, found, io)?;
     let name = args.function.trim_start_matches('@');
+    let module = load_to_run((&args.model, name), &options, registry, reporter, found, io)?;
     find_function(&module, name).map_err(|errors| found.extend(errors)).ok()?;
     let parameters = Parameters::of(name, &module, registry);
     let (arrays, constants) = given_arrays(args, &parameters, found, &io.directory);

@@ -11,11 +11,12 @@ use ir_core::text::Style;
 use ir_core::text::module::print;
 use ir_core::{Diagnostic, Diagnostics, Interrupt, Module, Registry, files};
 use passes::train_step;
+use runtime::MAIN;
 use runtime::progress::Progress;
 use runtime::training::{Evaluation, Settings, Source, Trainer};
 
 use self::curve::{Curve, Epoch};
-use crate::driver::model::load;
+use crate::driver::model::load_to_run;
 use crate::driver::options::{DiagnosticForm, Kernels, ModelOptions, name_unchecked};
 use crate::driver::report::Reporter;
 use crate::driver::targets::target;
@@ -116,7 +117,8 @@ pub(crate) fn train_model(
 ) -> io::Result<i32> {
     let mut reporter = Reporter::new(DiagnosticForm::Human, 100);
     let mut found = Diagnostics::new();
-    if let Some(module) = load(&args.model, &args.options, registry, &mut reporter, &mut found, io)
+    if let Some(module) =
+        load_to_run((&args.model, MAIN), &args.options, registry, &mut reporter, &mut found, io)
     {
         let trained = train(args, module, registry, &mut found, io);
         found.extend(trained.err().unwrap_or_default().map(name_unchecked));

@@ -135,6 +135,22 @@ pub(crate) fn name_extents(
     }
 }
 
+/// What [`load`] gives, with gradients in the place of the operator `grad` in what function `entry` reaches,
+/// to be run.
+pub(crate) fn load_to_run(
+    (path, entry): (&str, &str),
+    options: &ModelOptions,
+    registry: &Registry,
+    reporter: &mut Reporter,
+    found: &mut Diagnostics,
+    io: &mut Io<'_>,
+) -> Option<Module> {
+    let mut module = load(path, options, registry, reporter, found, io)?;
+    let expanded = runtime::expand_grad(&mut module, registry, entry);
+    expanded.map_err(|errors| found.extend(errors)).ok()?;
+    Some(module)
+}
+
 /// The model at `path`, its types inferred, verified; `None` where an error is among `found`.
 pub(crate) fn load(
     path: &str,
