@@ -545,6 +545,13 @@ def batch_norm(random, name):
     yield text, {"x": x, **more, "v": mean, "w": variance}, result
 
 
+@program("nn.batch_norm_train", FLOATS)
+def batch_norm_train(random, name):
+    x = operand(random, name, (2, 3, 5), tame=True)
+    more, result = scaled(random, name, normalized(wide(x), (0, 2)), 3, 1)
+    yield "nn.batch_norm_train(%x, %y, %z, epsilon=0.125).0", {"x": x, **more}, result
+
+
 @program("nn.l2_normalize", FLOATS)
 def l2_normalize(random, name):
     x = operand(random, name, (3, 5), tame=True)
@@ -752,7 +759,8 @@ ULPS = {name: 4 for name in UNARY_REAL} | {"power": 4, "sum": 64}
 ULPS |= {name: 1 for name in ("nn.avg_pool1d", "nn.adaptive_avg_pool1d", "nn.global_avg_pool2d", "mean", "activations")}
 # Differences cancel: a unit is one of the greatest number of a result.
 CANCELLING = {f"nn.{name}": 4 for name in (
-    "softmax", "log_softmax", "layer_norm", "instance_norm", "group_norm", "batch_norm", "l2_normalize", "lrn")}
+    "softmax", "log_softmax", "layer_norm", "instance_norm", "group_norm", "batch_norm", "batch_norm_train",
+    "l2_normalize", "lrn")}
 CANCELLING["sum"] = 8  # Loops add numbers of float32 in float32.
 
 

@@ -183,6 +183,18 @@ impl Scaling {
         view: &[i64],
         reduced: &[bool],
     ) -> Defined {
+        let (normalized, _) = self.define_with_statistics(cx, epsilon, view, reduced)?;
+        Ok(vec![normalized])
+    }
+
+    /// The same, with the mean and the variance of each group.
+    fn define_with_statistics(
+        &self,
+        cx: &mut DefineCx<'_>,
+        epsilon: f64,
+        view: &[i64],
+        reduced: &[bool],
+    ) -> Result<(Tensor, [Tensor; 2]), String> {
         let (data, real) = (cx.tensor(0)?, self.computed_in());
         let reduction = Reduction::new(view, reduced, false);
         let at = |e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]| {
@@ -213,22 +225,24 @@ impl Scaling {
                 e.div(sum, count)
             }));
         }
-        let [mean, variance] = &statistics[..] else {
-            return Err("expected a mean and a variance".to_string());
-        };
+        let statistics: [Tensor; 2] =
+            statistics.try_into().map_err(|_| "expected a mean and a variance".to_string())?;
+        let [mean, variance] = &statistics;
         // A root and a division for each row, not for each element.
         let name = cx.stage_of("scale");
         let scale = cx.builder.compute(&name, shape, |e, i| {
             let variance = e.load(variance, i);
             self.scale(e, variance, epsilon)
         });
-        cx.compute(|e, i| {
+        let name = cx.stage();
+        let normalized = cx.builder.compute(&name, &data.shape, |e, i| {
             let x = e.load(&data, i);
             let place = Index::row_major(i, &data.shape).split(e, view);
             let group = reduction.kept(e, &place);
             let (mean, scale) = (e.load(mean, &group), e.load(&scale, &group));
             self.normalized(e, i, x, mean, scale)
-        })
+        });
+        Ok((normalized, statistics))
     }
 }
 
@@ -278,6 +292,16 @@ impl<'a> Affine<'a> {
         groups: usize,
         group: impl Fn(usize) -> usize,
     ) -> Result<Value, EvalError> {
+        self.normalize_with_statistics(epsilon, groups, group).map(|(normalized, _)| normalized)
+    }
+
+    /// The same, with the means and the variances of the groups.
+    fn normalize_with_statistics(
+        &self,
+        epsilon: f64,
+        groups: usize,
+        group: impl Fn(usize) -> usize,
+    ) -> Result<(Value, [Vec<f64>; 2]), EvalError> {
         let mut out = self.data.to_f64();
         let mut counts = vec![0.0f64; groups];
         let mut means = vec![0.0; groups];
@@ -295,8 +319,79 @@ impl<'a> Affine<'a> {
             let g = group(i);
             *x = (*x - means[g]) / (variances[g] + epsilon).sqrt();
         }
-        self.finish(out)
+        Ok((self.finish(out)?, [means, variances]))
     }
+}
+
+/// Normalizes every channel by its own statistics: `out = (data - mean) / sqrt(variance + epsilon) *
+/// gamma + beta`, as in training.
+///
+/// Mean and variance, which counts no element less, are taken over all axes but `axis`. `data` has floats;
+/// `gamma` and `beta` have its extent along `axis`. The result is the tuple of the output, of the type of
+/// `data`, and of the mean and the variance, of which `nn.batch_norm` takes moving averages in inference.
+/// Relay has no such operator: its `nn.batch_norm` is that of inference.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.batch_norm_train",
+    infer = batch_norm_train_relation,
+    hooks(
+        Gradient(pull_batch_norm_train),
+        FusionPattern::Opaque,
+        RandomOperand(norm_operand),
+        Evaluate(evaluate_batch_norm_train),
+        Define(define_batch_norm_train)
+    )
+)]
+pub struct BatchNormTrain<V = ValueId> {
+    /// The input.
+    pub data: V,
+    /// Factor of every channel.
+    pub gamma: V,
+    /// Summand of every channel.
+    pub beta: V,
+    /// The axis of channels; counted from the end where negative.
+    #[default(1)]
+    pub axis: i64,
+    /// What is done after the mean is taken off.
+    #[flatten]
+    pub rescaling: Rescaling,
+}
+
+fn batch_norm_train_relation(op: BatchNormTrain<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let data = cx.floats(0)?;
+    let channel = vectors_along(cx, op.axis, 1..3)?;
+    Ok(Type::tuple([data, channel, channel]))
+}
+
+fn evaluate_batch_norm_train(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let op = cx.fields::<BatchNormTrain<Value>>()?;
+    let affine = Affine::new(cx, op.axis, &op.rescaling)?;
+    let (normalized, statistics) =
+        affine.normalize_with_statistics(op.rescaling.epsilon, affine.channels, |i| {
+            affine.channel(i)
+        })?;
+    let channels = [affine.channels as i64];
+    let [mean, variance] =
+        statistics.map(|numbers| f64::write(affine.data.dtype(), &channels, &numbers));
+    Ok(Value::tuple([normalized, mean?, variance?]))
+}
+
+fn define_batch_norm_train(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<BatchNormTrain<Operand>>()?;
+    let scaling = Scaling::new(cx, op.axis, &op.rescaling)?;
+    let shape = cx.tensor(0)?.shape;
+    let reduced: Vec<bool> = (0..shape.len()).map(|axis| axis != scaling.axis).collect();
+    let epsilon = op.rescaling.epsilon;
+    let (normalized, statistics) = scaling.define_with_statistics(cx, epsilon, &shape, &reduced)?;
+    let mut results = vec![normalized];
+    for (tensor, part) in statistics.iter().zip(["batch_mean", "batch_variance"]) {
+        let name = cx.stage_of(part);
+        results.push(cx.builder.compute(&name, &tensor.shape, |e, i| {
+            let value = e.load(tensor, i);
+            e.cast(value, scaling.dtype)
+        }));
+    }
+    Ok(results)
 }
 
 /// Refines `gamma` and `beta` to vectors along `axis`.
@@ -715,6 +810,40 @@ fn pull_batch_norm(at: &Pullback<'_>) {
     }
 }
 
+fn pull_batch_norm_train(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<BatchNormTrain<Term<'_>>>() else { return };
+    let Change::Tuple(changes) = at.change() else { return };
+    let (rank, axis) = (op.data.rank(), front(op.axis, op.data.rank()));
+    let others: Vec<usize> = (0..rank).filter(|other| *other != axis).collect();
+    if let Some(g) = changes[0].tensor() {
+        if at.wants(0) || (at.wants(1) && op.rescaling.scale) {
+            let parts = normalized(op.data, &others, op.rescaling.epsilon);
+            if at.wants(0) {
+                let g = if op.rescaling.scale { g * lying(op.gamma, axis, rank) } else { g };
+                at.give(0, Change::Tensor(pull_normalized(g, parts, &others)));
+            }
+            if op.rescaling.scale {
+                at.give(1, Change::Tensor((g * parts.0).sum(&others, false)));
+            }
+        }
+        if op.rescaling.center {
+            at.give(2, Change::Tensor(g.sum(&others, false)));
+        }
+    }
+    if at.wants(0) {
+        let shape = op.data.shape();
+        let share = 1.0 / others.iter().map(|axis| shape[*axis]).product::<i64>() as f64;
+        if let Some(g) = changes[1].tensor() {
+            let along = lying(g * share, axis, rank);
+            at.give(0, Change::Tensor(along.broadcast(&shape)));
+        }
+        if let Some(g) = changes[2].tensor() {
+            let centered = op.data - op.data.sum(&others, true) * share;
+            at.give(0, Change::Tensor(centered * lying(g * (2.0 * share), axis, rank)));
+        }
+    }
+}
+
 /// `data` with mean 0 and variance 1 over `axes`, and the factor that made it so.
 fn normalized<'p>(data: Term<'p>, axes: &[usize], epsilon: f64) -> (Term<'p>, Term<'p>) {
     let shape = data.shape();
@@ -836,6 +965,7 @@ fn sum_of_neighbours<'p>(at: &Pullback<'p>, term: Term<'p>, axis: usize, reach: 
 
 pub(crate) fn register(registry: &mut Registry) {
     registry.op::<BatchNorm>();
+    registry.op::<BatchNormTrain>();
     registry.op::<LayerNorm>();
     registry.op::<InstanceNorm>();
     registry.op::<GroupNorm>();

@@ -7,7 +7,7 @@ use crate::importer::{Fault, Value};
 use crate::node::{Cx, attr};
 
 pub(super) const OPERATORS: &[Operator] = &[
-    many("BatchNormalization", "`nn.batch_norm`; `mean` and `variance` in a training mode", |cx| {
+    many("BatchNormalization", "`nn.batch_norm`; `nn.batch_norm_train` in a training mode", |cx| {
         let operands = [0, 1, 2, 3, 4].map(|index| cx.input(index));
         let [data, gamma, beta, mean, variance] = operands;
         let (data, gamma, beta) = (data?, gamma?, beta?);
@@ -131,22 +131,11 @@ fn train_batch_norm(
     [gamma, beta]: [&Value; 2],
     running: [&Value; 2],
 ) -> Result<Vec<Value>, Fault> {
-    let rank = cx.rank(data)? as i64;
-    let axes: Vec<i64> = (0..rank).filter(|axis| *axis != 1).collect();
-    let (mean, (centred, variance)) = moments(cx, data, &axes)?;
-    let after = rank - 2;
-    let mut by_channel = |value: &Value| {
-        (0..after).try_fold(value.clone(), |value, at| cx.expand_dims(&value, at + 1))
-    };
-    let (gamma, beta) = (by_channel(gamma)?, by_channel(beta)?);
-    let deviation = cx.with_scalar("add", &variance, cx.float("epsilon", 1e-5)?)?;
-    let inverse = cx.op("rsqrt", &[&deviation])?;
-    let normal = cx.op("multiply", &[&centred, &inverse])?;
-    let scaled = cx.op("multiply", &[&normal, &gamma])?;
-    let mut results = vec![cx.op("add", &[&scaled, &beta])?];
+    let attrs = attr("epsilon", cx.float("epsilon", 1e-5)?);
+    let mut results = cx.fields_of("nn.batch_norm_train", &[data, gamma, beta], attrs)?;
+    let statistics = results.split_off(1);
     let momentum = cx.float("momentum", 0.9)?;
-    for (old, new) in running.into_iter().zip([mean, variance]) {
-        let new = cx.squeeze(&new, &axes)?;
+    for (old, new) in running.into_iter().zip(statistics) {
         let (old, new) = (
             cx.with_scalar("multiply", old, momentum)?,
             cx.with_scalar("multiply", &new, 1.0 - momentum)?,
