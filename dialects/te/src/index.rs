@@ -92,6 +92,18 @@ impl Index {
     }
 }
 
+impl Index {
+    /// The last of its terms that is a remainder in a row before `below`.
+    fn last_remainder(
+        &self,
+        below: Atom,
+        atoms: &IndexSet<AtomData, FxBuildHasher>,
+    ) -> Option<(Atom, i64)> {
+        let is_remainder = |atom: Atom| matches!(atoms[atom.0 as usize], AtomData::Remainder(..));
+        self.terms.iter().rev().copied().find(|(atom, _)| *atom < below && is_remainder(*atom))
+    }
+}
+
 /// The whole numbers from `low` to `high`, both included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
@@ -321,6 +333,29 @@ impl Indices {
     fn remainder_of(&mut self, index: Index, divisor: i64) -> Index {
         let (_, rest) = self.split(&index, divisor);
         self.atom(AtomData::Remainder(rest, divisor), Range { low: 0, high: divisor - 1 })
+    }
+
+    /// `index` with remainders and the quotients that belong to them as one: `n·⌊x/n⌋ + x mod n` is
+    /// `x`. So the place of an element in memory is that of the index whose digits its indices are.
+    pub fn joined(&mut self, index: &Index) -> Index {
+        let mut joined = index.clone();
+        let mut below = Atom(u32::MAX);
+        // What an atom is made of stands in lower rows: each row is looked at once.
+        while let Some((atom, factor)) = joined.last_remainder(below, &self.atoms) {
+            below = atom;
+            let AtomData::Remainder(inner, by) = self.atoms[atom.0 as usize].clone() else {
+                continue;
+            };
+            let whole = self.quotient(&inner, by).scaled(factor.saturating_mul(by));
+            if !whole.terms.is_empty() && whole.terms.iter().all(|term| joined.terms.contains(term))
+            {
+                let remainder =
+                    Index { terms: SmallVec::from_slice(&[(atom, factor)]), constant: 0 };
+                joined =
+                    joined.difference(&remainder).difference(&whole).plus_scaled(&inner, factor);
+            }
+        }
+        joined
     }
 
     /// The result of a scalar operation on indices, where it is one and surely does not wrap.
@@ -607,6 +642,22 @@ mod tests {
         let wide = indices.var(17);
         let column = indices.of_var(wide).plus_scaled(&vector, 16);
         assert_ne!(indices.quotient(&column, 128), panel);
+    }
+
+    #[test]
+    fn digits_together_are_the_number() {
+        let mut indices = Indices::default();
+        let (vector, lane) = (indices.var(1000), indices.var(8));
+        let (vector, lane) = (indices.of_var(vector), indices.of_var(lane));
+        let number = vector.scaled(8).sum(&lane);
+        let high = indices.quotient(&number, 56 * 3);
+        let middle = indices.quotient(&number, 56);
+        let (middle, low) = (indices.remainder(&middle, 3), indices.remainder(&number, 56));
+        let place = high.scaled(56 * 3).plus_scaled(&middle, 56).sum(&low).plus(5);
+        assert_eq!(indices.joined(&place), number.plus(5));
+        // Rows that are longer than what is read of them.
+        let place = high.scaled(60 * 3).plus_scaled(&middle, 60).sum(&low);
+        assert_eq!(indices.joined(&place).terms.len(), 3);
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //! `i * 512 + k + 192`, and constant and consecutive indices are seen as such.
 
 use ir_core::{Body, DType, EntityId, OpId, SmallVec, ValueId};
-use te::loops::{Broadcast, Ramp};
+use rustc_hash::FxHashMap;
+use te::compute::{Load, LoadIf};
+use te::loops::{Broadcast, Ramp, Store};
 use te::scalar::{ScalarOp, dtype_of};
 
 use crate::ranges::Ranges;
@@ -74,20 +76,101 @@ impl Linear {
     }
 }
 
+/// A whole quotient or remainder, rounded down, of an index by a constant above 1.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Division {
+    is_quotient: bool,
+    dividend: Linear,
+    divisor: i64,
+}
+
 /// The index values of a body as sums.
-pub struct Affine(Vec<Option<Linear>>);
+pub struct Affine {
+    sums: Vec<Option<Linear>>,
+    divisions: FxHashMap<ValueId, Division>,
+}
 
 impl Affine {
     /// Looks at every operation once.
     pub fn of(body: &Body, ranges: &Ranges) -> Affine {
-        let mut affine = Affine(vec![None; body.value_capacity()]);
+        let sums = vec![None; body.value_capacity()];
+        let mut affine = Affine { sums, divisions: FxHashMap::default() };
         for op in body.walk() {
             if body.result_count(op) == 1 {
                 let result = body.result(op, 0);
-                affine.0[result.index()] = affine.of_op(body, ranges, op, result);
+                affine.sums[result.index()] = affine.of_op(body, ranges, op, result);
+                if let Some(division) = affine.division(body, ranges, op, result) {
+                    affine.divisions.insert(result, division);
+                }
             }
         }
         affine
+    }
+
+    /// What `op` divides, where it is a division that rounds down.
+    fn division(
+        &self,
+        body: &Body,
+        ranges: &Ranges,
+        op: OpId,
+        result: ValueId,
+    ) -> Option<Division> {
+        let is_quotient = match ScalarOp::of(body.op_name(op))? {
+            ScalarOp::Div | ScalarOp::FloorDiv => true,
+            ScalarOp::Mod | ScalarOp::FloorMod => false,
+            _ => return None,
+        };
+        if dtype_of(body.ty(result))?.lane() != DType::INT64 || self.is_sum(result) {
+            return None;
+        }
+        let (a, b) = (body.operand(op, 0), body.operand(op, 1));
+        let divisor = self.get(body, ranges, b).as_constant().filter(|divisor| *divisor > 1)?;
+        let rounds_down =
+            matches!(ScalarOp::of(body.op_name(op))?, ScalarOp::FloorDiv | ScalarOp::FloorMod)
+                || ranges.get(body, a).within(0, i128::MAX);
+        let dividend = self.get(body, ranges, a);
+        rounds_down.then(|| match is_quotient {
+            true => self.quotient(dividend, divisor),
+            false => Division { is_quotient, dividend, divisor },
+        })
+    }
+
+    /// `⌊dividend / divisor⌋`; `⌊⌊x / a⌋ / b⌋` is `⌊x / (a·b)⌋`.
+    fn quotient(&self, dividend: Linear, divisor: i64) -> Division {
+        if let [(value, 1)] = dividend.terms[..]
+            && (dividend.step, dividend.constant) == (0, 0)
+            && let Some(inner) = self.divisions.get(&value).filter(|inner| inner.is_quotient)
+            && let Some(product) = inner.divisor.checked_mul(divisor)
+        {
+            return Division { divisor: product, ..inner.clone() };
+        }
+        Division { is_quotient: true, dividend, divisor }
+    }
+
+    /// `sum` with remainders and the quotients that belong to them as one: `n·⌊x/n⌋ + x mod n` is `x`.
+    fn joined(&self, sum: Linear) -> Linear {
+        let mut joined = sum;
+        // What is divided was defined before the remainder, so this ends.
+        while let Some(next) = self.joined_once(&joined) {
+            joined = next;
+        }
+        joined
+    }
+
+    fn joined_once(&self, sum: &Linear) -> Option<Linear> {
+        sum.terms.iter().find_map(|(remainder, factor)| {
+            let Division { dividend, divisor, .. } =
+                self.divisions.get(remainder).filter(|division| !division.is_quotient)?;
+            let quotient = self.quotient(dividend.clone(), *divisor);
+            let whole = factor.checked_mul(*divisor)?;
+            let is_whole = |(value, factor): &&(ValueId, i64)| {
+                *factor == whole && self.divisions.get(value) == Some(&quotient)
+            };
+            let (found, _) = *sum.terms.iter().find(is_whole)?;
+            let mut rest = sum.clone();
+            rest.terms.retain(|(value, _)| value != remainder && *value != found);
+            rest.plus(dividend, *factor)
+        })
     }
 
     fn of_op(&self, body: &Body, ranges: &Ranges, op: OpId, result: ValueId) -> Option<Linear> {
@@ -123,12 +206,12 @@ impl Affine {
 
     /// Whether `value` is a sum of other values, so that nothing needs to hold it.
     pub fn is_sum(&self, value: ValueId) -> bool {
-        self.0[value.index()].is_some()
+        self.sums[value.index()].is_some()
     }
 
     /// `value` as a sum, of itself where nothing else is known.
     pub fn get(&self, body: &Body, ranges: &Ranges, value: ValueId) -> Linear {
-        if let Some(sum) = &self.0[value.index()] {
+        if let Some(sum) = &self.sums[value.index()] {
             return sum.clone();
         }
         match ranges.get(body, value).constant().map(i64::try_from) {
@@ -156,6 +239,41 @@ impl Affine {
         for (index, stride) in indices.iter().zip(strides.iter().rev()) {
             sum = sum.plus(&self.get(body, ranges, *index), *stride)?;
         }
-        Some(sum)
+        Some(self.joined(sum))
     }
+
+    /// Of the loads and stores that divide in an index, the values that their addresses are made of:
+    /// an address may do without the quotients and remainders.
+    pub fn divided_addresses(&self, body: &Body, ranges: &Ranges) -> FxHashMap<OpId, Vec<ValueId>> {
+        let mut joined = FxHashMap::default();
+        if self.divisions.is_empty() {
+            return joined;
+        }
+        for op in body.walk() {
+            let Some((buffer, first)) = indexed(body, op) else { continue };
+            let indices: Vec<ValueId> = body.operands(op).skip(first).collect();
+            let is_divided = |index: &ValueId| {
+                let sum = self.get(body, ranges, *index);
+                sum.terms.iter().any(|(value, _)| self.divisions.contains_key(value))
+            };
+            let shape = body.ty(buffer).as_tensor().and_then(|tensor| tensor.known_shape());
+            let Some(shape) = shape.filter(|_| indices.iter().any(is_divided)) else { continue };
+            if let Some(address) = self.address(body, ranges, &shape, &indices) {
+                joined.insert(op, address.terms.iter().map(|(value, _)| *value).collect());
+            }
+        }
+        joined
+    }
+}
+
+/// The buffer that a load or a store accesses, and the first of its operands that is an index; all
+/// behind it are.
+pub fn indexed(body: &Body, op: OpId) -> Option<(ValueId, usize)> {
+    if let Some(load) = body.view::<Load>(op) {
+        return Some((load.tensor, 1));
+    }
+    if let Some(load) = body.view::<LoadIf>(op) {
+        return Some((load.tensor, 3));
+    }
+    body.view::<Store>(op).map(|store| (store.buffer, 2))
 }

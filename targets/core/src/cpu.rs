@@ -10,6 +10,9 @@
 //! - reductions over whole rows (softmax, normalization) and what they read are computed *a few
 //!   rows at a time*, so that a row stays in the nearest cache.
 //!
+//! A reduction to a single number is divided into partial results first, which are a root stage with
+//! register tiles, on several threads where they are many.
+//!
 //! Root stages that read across rows (transposes) go through *square tiles*. Those that are larger
 //! than all caches, and no products, are stored past them.
 //!
@@ -46,6 +49,9 @@ const NEAREST_CACHE: i64 = 1 << 15;
 /// Bytes that caches and memory exchange at a time, on most machines.
 const LINE: i64 = 64;
 
+/// Lanes are loaded as vectors where they lie at most so many elements apart.
+const MOST_APART: i64 = 2;
+
 /// Windows of at most so many elements are written out.
 const MOST_WINDOW: i64 = 7;
 
@@ -54,6 +60,7 @@ const MOST_WINDOW: i64 = 7;
 pub fn schedule(function: &ir_core::Item, machine: &Capabilities) -> Result<Schedule, Refused> {
     let mut schedule = Schedule::new(function)?;
     inline(&mut schedule);
+    Rules { schedule: &mut schedule, machine }.divide_whole_reductions();
     // Reductions that are results get a root stage that copies them from registers.
     let reductions: Vec<Stage> = schedule
         .stages()
@@ -90,13 +97,18 @@ fn is_shared(accesses: &[Access]) -> bool {
 /// numbers as possible are in registers besides the results: what does not depend on the outer rows
 /// is kept from one of them to the next.
 fn sort_rows(rows: &mut [(usize, Axis)], tile: &Tile, accesses: &[Access]) {
-    let Some(vectors) = accesses.iter().find(|access| access.lane == Some(1)) else { return };
+    let Some(vectors) = accesses.iter().find(|access| is_vector(access)) else { return };
     let count = |of_vectors: bool| {
         let rows = rows.iter().filter(|(row, _)| vectors.depends_on(*row) == of_vectors);
         rows.map(|(row, _)| tile.factors[*row]).product::<i64>()
     };
     let vectors_inside = count(true) <= count(false);
     rows.sort_by_key(|(row, _)| vectors.depends_on(*row) == vectors_inside);
+}
+
+/// Whether the lanes of `access` are a vector in memory: one after the other, or every second element.
+fn is_vector(access: &Access) -> bool {
+    matches!(access.lane, Some(1..=MOST_APART))
 }
 
 struct Rules<'a> {

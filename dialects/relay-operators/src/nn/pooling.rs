@@ -3,11 +3,12 @@
 use std::ops::Range;
 
 use ir_core::{
-    AttrGroup, DType, Dim, InferCx, Op, Registry, SmallVec, Stop, TensorType, Type, ValueId,
+    AttrGroup, DType, Dim, InferCx, Op, Registry, Scalar, Stop, TensorType, Type, ValueId,
 };
 use relay::define::{Define, DefineCx, Defined, Index, Operand, means_of, strided, within};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use te::compute::{Combiner, Expression, Tensor};
+use te::scalar::ScalarOp;
 
 use super::numeric::{Number, dispatch, result_shape, size};
 use super::padding::Pad;
@@ -453,77 +454,114 @@ impl Pool {
         })
     }
 
-    /// For maxima, a stage that says which element of a window is its first largest; and the sum,
-    /// over the places that an element has in windows, of what these windows give it.
+    /// Which element of each window is its first largest one: a tensor of the shape of the pool's result, with
+    /// places in a window, and their number where a window has no element. NaN is less than all numbers.
+    fn define_largest(
+        &self,
+        cx: &mut DefineCx<'_>,
+        shape: &[i64],
+        data: &Tensor,
+    ) -> Result<Tensor, String> {
+        let Pool { order, steps, sizes, layout, out_layout, .. } = self;
+        let input = layout.logical_extents(order, &data.shape)?;
+        let outside = least(data.dtype)?;
+        let element = |e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]| {
+            let mut place = out_layout.logical_indices(order, shape, i);
+            let mut bounds = Vec::new();
+            for (axis, step) in steps.iter().enumerate() {
+                let window = place[axis + 2].value(e);
+                let start = strided(e, window, -step.padding.0, step.stride);
+                let reach = e.mul_index(r[axis], step.dilation);
+                let at = e.add(start, reach);
+                bounds.push((at, input[axis + 2]));
+                place[axis + 2] = Index::new(at, input[axis + 2]);
+            }
+            let at = layout.physical_indices(e, order, &place);
+            let outside = e.constant(data.dtype, outside);
+            let inside = within(e, bounds);
+            let x = match inside {
+                Some(inside) => e.load_if(inside, data, &at, outside),
+                None => e.load(data, &at),
+            };
+            if !data.dtype.is_float() {
+                return (inside, x);
+            }
+            let is_nan = e.scalar(ScalarOp::IsNan, &[x]);
+            (inside, e.select(is_nan, outside, x))
+        };
+        let name = cx.stage_of("largest");
+        let largest =
+            cx.builder.reduce(&name, shape, sizes, Combiner::Max, |e, i, r| element(e, i, r).1);
+        let count = sizes.iter().fold(1i64, |product, size| product.saturating_mul(*size));
+        let places = if i32::try_from(count).is_ok() { DType::INT32 } else { DType::INT64 };
+        let name = cx.stage_of("first");
+        Ok(cx.builder.reduce(&name, shape, sizes, Combiner::Min, |e, i, r| {
+            let (inside, x) = element(e, i, r);
+            let largest = e.load(&largest, i);
+            let mut is_largest = e.eq(x, largest);
+            if let Some(inside) = inside {
+                is_largest = e.and(is_largest, inside);
+            }
+            let place = Index::row_major(r, sizes).value(e);
+            let place = e.cast(place, places);
+            let none = e.constant(places, Scalar::Int(count));
+            e.select(is_largest, place, none)
+        }))
+    }
+
+    /// The sum, over the windows that an element is in, of what these give it: for maxima, those of which it is the
+    /// first largest one.
     fn define_gradient(&self, cx: &mut DefineCx<'_>, grad: &Tensor, data: &Tensor) -> Defined {
         let (shape, dtype) = cx.result()?;
         let Pool { order, steps, sizes, layout, out_layout, .. } = self;
         let input = layout.logical_extents(order, &data.shape)?;
         let output = out_layout.logical_extents(order, &grad.shape)?;
         let reaches = margins(steps, &input[2..], &output[2..], sizes);
-        let count = sizes.iter().fold(1i64, |product, size| product.saturating_mul(*size));
-        let outside = least(data.dtype)?;
-        let largest = (self.kind == PoolKind::Max).then(|| {
-            let name = cx.stage_of("largest");
-            let combiner = Combiner::ArgMax;
-            cx.builder.reduce_many(&name, &grad.shape, sizes, combiner, 2, |e, i, r| {
-                let mut place = out_layout.logical_indices(order, &grad.shape, i);
-                let mut bounds = Vec::new();
-                for (axis, step) in steps.iter().enumerate() {
-                    let window = place[axis + 2].value(e);
-                    let start = strided(e, window, -step.padding.0, step.stride);
-                    let reach = e.mul_index(r[axis], step.dilation);
-                    let at = e.add(start, reach);
-                    bounds.push((at, input[axis + 2]));
-                    place[axis + 2] = Index::new(at, input[axis + 2]);
-                }
-                let at = layout.physical_indices(e, order, &place);
-                let (tap, none) = (Index::row_major(r, sizes).value(e), e.index(count));
-                let outside = e.constant(data.dtype, outside);
-                match within(e, bounds) {
-                    Some(inside) => {
-                        let tap = e.select(inside, tap, none);
-                        SmallVec::from_iter([tap, e.load_if(inside, data, &at, outside)])
-                    }
-                    None => SmallVec::from_iter([tap, e.load(data, &at)]),
-                }
-            })
-        });
+        let largest = match self.kind {
+            PoolKind::Max => Some(self.define_largest(cx, &grad.shape, data)?),
+            PoolKind::Average { .. } => None,
+        };
         let sums = means_of(dtype);
-        cx.reduce(sizes, Combiner::Sum, |e, i, r| {
+        let axes = steps.iter().zip(sizes);
+        let extents: Vec<i64> = axes.map(|(step, size)| step.windows_of_one(*size)).collect();
+        cx.reduce(&extents, Combiner::Sum, |e, i, r| {
             let mut place = layout.logical_indices(order, &shape, i);
-            let (mut bounds, mut met) = (Vec::new(), None);
-            for (axis, step) in steps.iter().enumerate() {
+            let (mut bounds, mut taps, mut met) = (Vec::new(), Vec::new(), None);
+            for (axis, (step, size)) in steps.iter().zip(sizes).enumerate() {
                 let at = place[axis + 2].value(e);
                 let at = e.add_index(at, step.padding.0);
-                let reach = e.mul_index(r[axis], step.dilation);
-                let (distance, stride) = (e.sub(at, reach), e.index(step.stride));
-                let (window, rest) = (e.floor_div(distance, stride), e.floor_mod(distance, stride));
-                let zero = e.index(0);
-                let here = e.eq(rest, zero);
-                met = Some(met.map_or(here, |met| e.and(met, here)));
-                bounds.push((window, output[axis + 2]));
-                place[axis + 2] = Index::new(window, output[axis + 2]);
+                let over = step.window_over(e, at, r[axis]);
+                bounds.push((over.window, output[axis + 2]));
+                bounds.push((over.tap, *size));
+                met = match (met, over.met) {
+                    (Some(met), Some(here)) => Some(e.and(met, here)),
+                    (met, here) => met.or(here),
+                };
+                taps.push(over.tap);
+                place[axis + 2] = Index::new(over.window, output[axis + 2]);
             }
             let windows = place[2..].to_vec();
             let at = out_layout.physical_indices(e, order, &place);
             let inside = within(e, bounds);
             let mut chosen = match (inside, met) {
-                (Some(inside), Some(met)) => e.and(inside, met),
-                _ => {
-                    let zero = e.index(0);
-                    e.eq(zero, zero)
-                }
+                (Some(inside), Some(met)) => Some(e.and(inside, met)),
+                (inside, met) => inside.or(met),
+            };
+            let load = |e: &mut Expression<'_>, chosen, tensor: &Tensor, otherwise| match chosen {
+                Some(chosen) => e.load_if(chosen, tensor, &at, otherwise),
+                None => e.load(tensor, &at),
             };
             let zero = e.number(grad.dtype, 0.0);
-            if let Some(largest) = largest.as_ref().and_then(|stages| stages.first()) {
-                let (tap, none) = (Index::row_major(r, sizes).value(e), e.index(-1));
-                let best = e.load_if(chosen, largest, &at, none);
-                chosen = e.eq(best, tap);
-                let value = e.load_if(chosen, grad, &at, zero);
+            if let Some(largest) = &largest {
+                let none = e.constant(largest.dtype, Scalar::Int(-1));
+                let best = load(e, chosen, largest, none);
+                let tap = Index::row_major(&taps, sizes).value(e);
+                let tap = e.cast(tap, largest.dtype);
+                chosen = Some(e.eq(best, tap));
+                let value = load(e, chosen, grad, zero);
                 return e.cast(value, sums);
             }
-            let value = e.load_if(chosen, grad, &at, zero);
+            let value = load(e, chosen, grad, zero);
             let value = e.cast(value, sums);
             let divisor = self.divisor(e, &windows, &reaches);
             let divisor = e.cast(divisor, sums);

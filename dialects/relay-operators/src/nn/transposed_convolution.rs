@@ -2,10 +2,10 @@
 //! weight (`nn.conv2d_backward_weight`).
 
 use ir_core::{AttrGroup, DType, Dim, DimOp, InferCx, Op, Registry, Stop, Type, ValueId, Work};
-use relay::define::{Define, DefineCx, Defined, Index, Operand, accumulator, strided};
+use relay::define::{Define, DefineCx, Defined, Index, Operand, accumulator, strided, within};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, RandomOperand, Value};
 
-use te::compute::{Combiner, Tensor};
+use te::compute::{Combiner, Expression, Tensor};
 
 use super::convolution::{Adjoint, Geometry};
 use super::numeric::{Number, compute_dtype, dispatch, result_shape, size};
@@ -461,6 +461,9 @@ fn define_transposed(
     let input = data_layout.logical_extents(order, &data.shape)?;
     let output = out_layout.logical_extents(order, &shape)?;
     let kernel = kernel_layout.logical_extents(kernel_order, &weight.shape)?;
+    if let Some(phases) = Phases::of(steps, &output, &kernel) {
+        return define_by_phases(geometry, cx, data, weight, &phases);
+    }
 
     // Output `y` meets input `x` through tap `k` where `x · stride = y + padding - k ·
     // dilation`; with the last tap first, that is element `y + k' · dilation` of this stage.
@@ -518,6 +521,175 @@ fn define_transposed(
     })
 }
 
+/// Output channels of a group from which on they are the lanes of vectors.
+const LEAST_CHANNELS: i64 = 4;
+
+/// Then there are a multiple of so many of them, zeros being added.
+const CHANNELS_TOGETHER: i64 = 8;
+
+/// How many channels are computed for `channels` of them.
+fn together(channels: i64) -> i64 {
+    (channels + CHANNELS_TOGETHER - 1) / CHANNELS_TOGETHER * CHANNELS_TOGETHER
+}
+
+/// The phases of a transposed convolution. Results whose places differ by multiples of the stride meet
+/// the same taps, and are an ordinary convolution of neighbouring elements with these: place `y` of an
+/// axis is element `⌊(y + padding) / stride⌋` of phase `(y + padding) mod stride`, whose taps are every
+/// `stride`-th from the phase on.
+struct Phases {
+    /// By axis, the first element that is there in each phase.
+    first: Vec<i64>,
+    /// By axis, how many elements are computed of each phase.
+    extents: Vec<i64>,
+    /// By axis, how many taps a phase has at most.
+    taps: Vec<i64>,
+}
+
+impl Phases {
+    /// Those of results of the logical extents `output`, where they are worth it: with both a stride and a
+    /// dilation, a phase does not have neighbouring elements, and with fewer taps than phases, some have none.
+    fn of(steps: &[Step], output: &[i64], kernel: &[i64]) -> Option<Phases> {
+        let are_apart = steps.iter().any(|step| step.stride > 1);
+        let is_plain = |(step, taps): (&Step, &i64)| {
+            step.stride == 1 || step.dilation == 1 && step.stride <= *taps
+        };
+        let are_plain = steps.iter().zip(&kernel[2..]).all(is_plain);
+        if !are_apart || !are_plain || kernel[1] < LEAST_CHANNELS {
+            return None;
+        }
+        let axes = || steps.iter().zip(&output[2..]).zip(&kernel[2..]);
+        let first = axes().map(|((step, _), _)| step.padding.0 / step.stride).collect();
+        let extents = axes().map(|((step, extent), _)| {
+            let (first, last) = (step.padding.0, step.padding.0 + extent - 1);
+            last / step.stride - first / step.stride + 1
+        });
+        let taps = axes().map(|((step, _), taps)| (taps + step.stride - 1) / step.stride);
+        let is_empty = output.iter().chain(kernel).any(|extent| *extent == 0);
+        let (extents, taps) = (extents.collect(), taps.collect());
+        (!is_empty).then_some(Phases { first, extents, taps })
+    }
+}
+
+/// The convolutions of all phases, with output channels last, and their elements where they belong: there
+/// is no multiplication with zeros between elements.
+fn define_by_phases(
+    geometry: &Geometry,
+    cx: &mut DefineCx<'_>,
+    data: &Tensor,
+    weight: &Tensor,
+    phases: &Phases,
+) -> Defined {
+    let (shape, dtype) = cx.result()?;
+    let Geometry { order, kernel_order, steps, data_layout, kernel_layout, out_layout, .. } =
+        geometry;
+    let rank = steps.len();
+    let input = data_layout.logical_extents(order, &data.shape)?;
+    let kernel = kernel_layout.logical_extents(kernel_order, &weight.shape)?;
+    let groups = geometry.groups.max(1);
+    let (group_inputs, group_outputs) = (input[1] / groups, kernel[1]);
+    let channels = together(group_outputs);
+
+    // What all taps of the computed elements of a phase meet.
+    let mut extents = input[..2].to_vec();
+    extents.extend(
+        (0..rank).map(|axis| phases.extents[axis] + (phases.taps[axis] - 1) * steps[axis].dilation),
+    );
+    let padded = cx.builder.compute("pad", &extents, |e, i| {
+        let mut at = vec![Index::new(i[0], input[0]), Index::new(i[1], input[1])];
+        let mut bounds = Vec::new();
+        for (axis, step) in steps.iter().enumerate() {
+            let reach = (phases.taps[axis] - 1) * step.dilation;
+            let place = e.add_index(i[axis + 2], phases.first[axis] - reach);
+            bounds.push((place, input[axis + 2]));
+            at.push(Index::new(place, input[axis + 2]));
+        }
+        let at = data_layout.physical_indices(e, order, &at);
+        let outside = e.number(data.dtype, 0.0);
+        match within(e, bounds) {
+            Some(inside) => e.load_if(inside, data, &at, outside),
+            None => e.load(data, &at),
+        }
+    });
+
+    // By group, phase, input channel and taps, the last one first: the weight of each output channel.
+    let strides: Vec<i64> = steps.iter().map(|step| step.stride).collect();
+    let count = strides.iter().product();
+    let extents: Vec<i64> = [groups, count, group_inputs]
+        .into_iter()
+        .chain(phases.taps.iter().copied())
+        .chain([channels])
+        .collect();
+    let name = cx.stage_of("weight");
+    let taps = cx.builder.compute(&name, &extents, |e, i| {
+        let unit = i[3 + rank];
+        let channel = Index::new(i[0], groups).then(&Index::new(i[2], group_inputs));
+        let mut at = vec![channel, Index::new(unit, group_outputs)];
+        let mut bounds = Vec::new();
+        if channels > group_outputs {
+            bounds.push((unit, group_outputs));
+        }
+        let phase = Index::new(i[1], count).split(e, &strides);
+        for (axis, step) in steps.iter().enumerate() {
+            let last = e.index((phases.taps[axis] - 1) * step.stride);
+            let before = e.mul_index(i[3 + axis], step.stride);
+            let first = e.sub(last, before);
+            let tap = e.add(first, phase[axis]);
+            if kernel[axis + 2] % step.stride != 0 {
+                bounds.push((tap, kernel[axis + 2]));
+            }
+            at.push(Index::new(tap, kernel[axis + 2]));
+        }
+        let at = kernel_layout.physical_indices(e, kernel_order, &at);
+        let outside = e.number(weight.dtype, 0.0);
+        match within(e, bounds) {
+            Some(inside) => e.load_if(inside, weight, &at, outside),
+            None => e.load(weight, &at),
+        }
+    });
+
+    let extents: Vec<i64> = [count, input[0], groups]
+        .into_iter()
+        .chain(phases.extents.iter().copied())
+        .chain([channels])
+        .collect();
+    let reduced: Vec<i64> = [group_inputs].iter().chain(&phases.taps).copied().collect();
+    let sums = accumulator(data.dtype, weight.dtype, dtype);
+    let name = cx.stage_of("phases");
+    let combined = cx.builder.reduce(&name, &extents, &reduced, Combiner::Sum, |e, i, r| {
+        let channel = Index::new(i[2], groups).then(&Index::new(r[0], group_inputs));
+        let mut at = vec![i[1], channel.value(e)];
+        for (axis, step) in steps.iter().enumerate() {
+            let reach = e.mul_index(r[axis + 1], step.dilation);
+            at.push(e.add(i[3 + axis], reach));
+        }
+        let x = e.load(&padded, &at);
+        let x = e.cast(x, sums);
+        let at: Vec<ValueId> =
+            [i[2], i[0]].iter().chain(r).chain([&i[3 + rank]]).copied().collect();
+        let w = e.load(&taps, &at);
+        let w = e.cast(w, sums);
+        e.mul(x, w)
+    });
+    cx.compute(|e, i| {
+        let out = out_layout.logical_indices(order, &shape, i);
+        let (mut phase, mut elements) = (Vec::new(), Vec::new());
+        for (axis, step) in steps.iter().enumerate() {
+            let place = out[axis + 2].value(e);
+            let place = e.add_index(place, step.padding.0);
+            let stride = e.index(step.stride);
+            phase.push(e.floor_mod(place, stride));
+            let element = e.floor_div(place, stride);
+            elements.push(e.add_index(element, -phases.first[axis]));
+        }
+        let mut at = vec![Index::row_major(&phase, &strides).value(e), out[0].value(e)];
+        at.push(out[1].digit(e, group_outputs, groups));
+        at.extend(elements);
+        at.push(out[1].digit(e, 1, group_outputs));
+        let value = e.load(&combined, &at);
+        e.cast(value, dtype)
+    })
+}
+
 fn define_backward_weight(cx: &mut DefineCx<'_>) -> Defined {
     let op = cx.fields::<Conv2dBackwardWeight<Operand>>()?;
     let (grad, data, (shape, dtype)) = (cx.tensor(0)?, cx.tensor(1)?, cx.result()?);
@@ -532,26 +704,69 @@ fn define_backward_weight(cx: &mut DefineCx<'_>) -> Defined {
     let group_outputs = output[1] / groups;
     let extents = [output[0], output[2], output[3]];
     let sums = accumulator(grad.dtype, data.dtype, dtype);
-    cx.reduce(&extents, Combiner::Sum, |e, i, r| {
-        let tap = out_layout.logical_indices("OIHW", &shape, i);
-        let group = Index::new(tap[0].digit(e, group_outputs, groups), groups);
-        let batch = Index::new(r[0], output[0]);
-        let mut place = vec![batch.clone(), group.then(&tap[1])];
-        let mut grads = vec![batch, tap[0].clone()];
+    // The element of the data that a tap meets in a window.
+    let met = |e: &mut Expression<'_>, group: Index, tap: &[ValueId], r: &[ValueId]| {
+        let mut place = vec![Index::new(r[0], output[0]), group];
         for (axis, step) in steps.iter().enumerate() {
-            let k = tap[axis + 2].value(e);
-            let reach = strided(e, k, reaches[axis].shift(), step.dilation);
+            let reach = strided(e, tap[axis], reaches[axis].shift(), step.dilation);
             let start = e.mul_index(r[axis + 1], step.stride);
             place.push(Index::new(e.add(start, reach), reaches[axis].extent()));
-            grads.push(Index::new(r[axis + 1], output[axis + 2]));
         }
         let at = padded.layout.physical_indices(e, "NCHW", &place);
         let x = e.load(&padded.tensor, &at);
-        let x = e.cast(x, sums);
-        let at = grad_layout.physical_indices(e, "NCHW", &grads);
-        let y = e.load(&grad, &at);
+        e.cast(x, sums)
+    };
+    if group_outputs < LEAST_CHANNELS || kernel.contains(&0) || output.contains(&0) {
+        return cx.reduce(&extents, Combiner::Sum, |e, i, r| {
+            let tap = out_layout.logical_indices("OIHW", &shape, i);
+            let group = Index::new(tap[0].digit(e, group_outputs, groups), groups).then(&tap[1]);
+            let places = [tap[2].value(e), tap[3].value(e)];
+            let x = met(e, group, &places, r);
+            let mut at = vec![Index::new(r[0], output[0]), tap[0].clone()];
+            at.extend((0..2).map(|axis| Index::new(r[axis + 1], output[axis + 2])));
+            let at = grad_layout.physical_indices(e, "NCHW", &at);
+            let y = e.load(&grad, &at);
+            let y = e.cast(y, sums);
+            e.mul(x, y)
+        });
+    }
+    // With output channels last, they are the lanes of vectors.
+    let channels = together(group_outputs);
+    let name = cx.stage_of("change");
+    let apart = [output[0], output[2], output[3], groups, channels];
+    let change = cx.builder.compute(&name, &apart, |e, i| {
+        let channel = Index::new(i[3], groups).then(&Index::new(i[4], group_outputs));
+        let at = [(i[0], output[0]), (i[1], output[2]), (i[2], output[3])]
+            .map(|(index, extent)| Index::new(index, extent));
+        let [batch, y, x] = at;
+        let at = grad_layout.physical_indices(e, "NCHW", &[batch, channel, y, x]);
+        if channels == group_outputs {
+            return e.load(&grad, &at);
+        }
+        let (end, outside) = (e.index(group_outputs), e.number(grad.dtype, 0.0));
+        let inside = e.lt(i[4], end);
+        e.load_if(inside, &grad, &at, outside)
+    });
+    let name = cx.stage_of("channels");
+    let places = [groups, kernel[1], kernel[2], kernel[3], channels];
+    let combined = cx.builder.reduce(&name, &places, &extents, Combiner::Sum, |e, i, r| {
+        let group = Index::new(i[0], groups).then(&Index::new(i[1], kernel[1]));
+        let x = met(e, group, &i[2..4], r);
+        let y = e.load(&change, &[r[0], r[1], r[2], i[0], i[4]]);
         let y = e.cast(y, sums);
         e.mul(x, y)
+    });
+    cx.compute(|e, i| {
+        let tap = out_layout.logical_indices("OIHW", &shape, i);
+        let at = [
+            tap[0].digit(e, group_outputs, groups),
+            tap[1].value(e),
+            tap[2].value(e),
+            tap[3].value(e),
+            tap[0].digit(e, 1, group_outputs),
+        ];
+        let value = e.load(&combined, &at);
+        e.cast(value, dtype)
     })
 }
 

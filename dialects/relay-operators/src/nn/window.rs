@@ -132,6 +132,34 @@ impl Step {
         Ok(Dim::binary(DimOp::FloorDiv, dividend, Dim::Known(self.stride)))
     }
 
+    /// In how many windows of `size` elements one element is at most. With both a stride and a dilation, so many are
+    /// tried.
+    pub(super) fn windows_of_one(&self, size: i64) -> i64 {
+        match self.dilation {
+            1 => (size + self.stride - 1) / self.stride,
+            _ => size,
+        }
+    }
+
+    /// Window `number` of those that the element at place `at` of the padded axis is in.
+    pub(super) fn window_over(&self, e: &mut Expression<'_>, at: ValueId, number: ValueId) -> Over {
+        if self.stride == 1 {
+            let reach = e.mul_index(number, self.dilation);
+            return Over { window: e.sub(at, reach), tap: number, met: None };
+        }
+        let stride = e.index(self.stride);
+        if self.dilation == 1 {
+            let (last, first) = (e.floor_div(at, stride), e.floor_mod(at, stride));
+            let reach = e.mul_index(number, self.stride);
+            return Over { window: e.sub(last, number), tap: e.add(first, reach), met: None };
+        }
+        let reach = e.mul_index(number, self.dilation);
+        let start = e.sub(at, reach);
+        let (window, rest, zero) =
+            (e.floor_div(start, stride), e.floor_mod(start, stride), e.index(0));
+        Over { window, tap: number, met: Some(e.eq(rest, zero)) }
+    }
+
     /// The places along an axis of extent `input`: those of elements, or of padding as well.
     pub(super) fn places(&self, input: i64, with_padding: bool) -> Range<i64> {
         match with_padding {
@@ -171,6 +199,17 @@ impl Step {
         let (first, end) = (first(e, places.start), first(e, places.end));
         e.sub(end, first)
     }
+}
+
+/// A window that an element may be in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Over {
+    /// Its number, below 0 or too large where there is none.
+    pub(super) window: ValueId,
+    /// The place of the element in it, too large where it is not in it.
+    pub(super) tap: ValueId,
+    /// Whether it starts where a window does; all of them do where absent.
+    pub(super) met: Option<ValueId>,
 }
 
 /// Neighbouring windows that meet neighbouring elements: window `output + i` meets element

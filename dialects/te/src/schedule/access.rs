@@ -79,16 +79,16 @@ impl Schedule {
                     vars.iter().map(|var| indices.step(index?, *var)).collect()
                 })
                 .collect();
-            let mut steps: Vec<Option<i64>> = vec![Some(0); vars.len()];
+            let mut place = Some(Index::default());
             let mut stride = 1i64;
-            for (dimension, extent) in by_dimension.iter().zip(&shape).rev() {
-                for (sum, step) in steps.iter_mut().zip(dimension) {
-                    *sum = sum
-                        .zip(*step)
-                        .map(|(sum, step)| sum.saturating_add(step.saturating_mul(stride)));
-                }
+            for (index, extent) in places.iter().zip(&shape).rev() {
+                let index = known.get(index);
+                place = place.zip(index).map(|(place, index)| place.plus_scaled(index, stride));
                 stride = stride.saturating_mul(*extent);
             }
+            let place = place.map(|place| indices.joined(&place));
+            let step = |var: &Var| indices.step(place.as_ref()?, *var);
+            let mut steps: Vec<Option<i64>> = vars.iter().map(step).collect();
             // Places as far as they are known, and else as values.
             let place: Vec<Result<Index, ValueId>> =
                 places.iter().map(|place| known.get(place).cloned().ok_or(*place)).collect();

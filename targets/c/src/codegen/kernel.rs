@@ -190,7 +190,7 @@ pub(super) fn write(
 ) -> Result<Written, Diagnostics> {
     let ranges = Ranges::of(body);
     let affine = Affine::of(body, &ranges);
-    let plan = Plan::of(body, &affine);
+    let plan = Plan::of(body, &affine, &ranges);
     // A call of what has no body is refused.
     let workspace =
         |call: &Call| callees.known.get(&call.kernel).map_or(0, |known| known.workspace);

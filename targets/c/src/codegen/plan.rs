@@ -1,12 +1,13 @@
 //! Which values get a name in C, and which are written where they are used.
 
-use ir_core::{Body, EntityId, OpId, ValueId};
+use ir_core::{Body, DType, EntityId, OpId, ValueId};
 use rustc_hash::FxHashMap;
 use te::compute::{Load, LoadIf};
 use te::loops::{Alloc, Atomic, Broadcast, Call, Ramp, Store};
-use te::scalar::{Constant, dtype_of};
+use te::scalar::{Constant, ScalarOp, dtype_of};
 
-use super::affine::Affine;
+use super::affine::{Affine, indexed};
+use super::ranges::Ranges;
 
 /// How a value appears in C.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +24,35 @@ pub(super) enum Place {
 
 /// The place of every value.
 pub(super) struct Plan(Vec<Place>);
+
+/// Loads and stores whose addresses are not made of all that their indices are.
+struct Addresses {
+    /// Of each, the values that its address is made of.
+    values: FxHashMap<OpId, Vec<ValueId>>,
+    /// The same by value: whose addresses are made of it.
+    accesses: FxHashMap<ValueId, Vec<OpId>>,
+}
+
+impl Addresses {
+    fn of(body: &Body, affine: &Affine, ranges: &Ranges) -> Addresses {
+        let values = affine.divided_addresses(body, ranges);
+        let mut accesses: FxHashMap<ValueId, Vec<OpId>> = FxHashMap::default();
+        for (op, values) in &values {
+            values.iter().for_each(|value| accesses.entry(*value).or_default().push(*op));
+        }
+        Addresses { values, accesses }
+    }
+
+    /// Whether operand `slot` of `user` is an index that says nothing of what is written.
+    fn is_replaced(&self, body: &Body, user: OpId, slot: usize) -> bool {
+        self.values.contains_key(&user) && indexed(body, user).is_some_and(|(_, at)| slot >= at)
+    }
+
+    /// Whose addresses are made of `value`, besides the users for which that is known from their operands.
+    fn accesses(&self, value: ValueId) -> impl Iterator<Item = OpId> + '_ {
+        self.accesses.get(&value).into_iter().flatten().copied()
+    }
+}
 
 /// Memory that stores may change. Buffers with a planned place may lie on one another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -76,12 +106,16 @@ impl Writes {
 
 impl Plan {
     /// Looks at every operation and every use once.
-    pub(super) fn of(body: &Body, affine: &Affine) -> Plan {
+    pub(super) fn of(body: &Body, affine: &Affine, ranges: &Ranges) -> Plan {
         let order: Vec<OpId> = body.walk().collect();
+        let addresses = Addresses::of(body, affine, ranges);
         let writes = Writes::of(body, &order);
         let mut plan = Plan(vec![Place::Dead; body.value_capacity()]);
         // By value: in how many places it is written, and the statement that holds the last.
         let mut uses = vec![(0usize, None::<OpId>); body.value_capacity()];
+        // By value: whether it only says which lanes of an index are loaded. Then a load asks at which
+        // lanes that changes.
+        let mut conditions = vec![false; body.value_capacity()];
         // Users come later in program order.
         for &op in order.iter().rev() {
             if body.result_count(op) != 1 {
@@ -91,7 +125,13 @@ impl Plan {
             if dtype_of(body.ty(value)).is_none() {
                 continue;
             }
-            let (count, statement) = plan.users(body, value, &uses);
+            conditions[value.index()] = compares_indices(body, op)
+                && body.uses(value).all(|(user, slot)| {
+                    let is_condition = body.view::<LoadIf>(user).is_some() && slot == 0;
+                    is_condition
+                        || body.result_count(user) == 1 && conditions[body.result(user, 0).index()]
+                });
+            let (count, statement) = plan.users(body, value, &addresses, &uses);
             let reads = match (body.view::<Load>(op), body.view::<LoadIf>(op)) {
                 (Some(load), _) => Some(load.tensor),
                 (_, Some(load)) => Some(load.tensor),
@@ -100,7 +140,8 @@ impl Plan {
             let costs_nothing = affine.is_sum(value)
                 || body.view::<Constant>(op).is_some()
                 || body.view::<Broadcast>(op).is_some()
-                || body.view::<Ramp>(op).is_some();
+                || body.view::<Ramp>(op).is_some()
+                || conditions[value.index()];
             let stays = |statement: OpId| {
                 body.op_block(statement) == body.op_block(op)
                     && !reads.is_some_and(|buffer| writes.between(body, buffer, op, statement))
@@ -122,10 +163,13 @@ impl Plan {
         &self,
         body: &Body,
         value: ValueId,
+        addresses: &Addresses,
         uses: &[(usize, Option<OpId>)],
     ) -> (usize, Option<OpId>) {
         let (mut count, mut statement) = (0usize, None);
-        for (user, _) in body.uses(value) {
+        let operands = body.uses(value);
+        let operands = operands.filter(|(user, slot)| !addresses.is_replaced(body, *user, *slot));
+        for user in operands.map(|(user, _)| user).chain(addresses.accesses(value)) {
             let result = (body.result_count(user) == 1).then(|| body.result(user, 0));
             // What gives no value is a statement.
             let place = result.map_or(Place::Named, |result| self.get(result));
@@ -152,4 +196,19 @@ impl Plan {
     pub(super) fn get(&self, value: ValueId) -> Place {
         self.0[value.index()]
     }
+}
+
+/// Whether `op` gives for each lane how an index compares, or whether several such do.
+fn compares_indices(body: &Body, op: OpId) -> bool {
+    let value = body.result(op, 0);
+    let is_vector = dtype_of(body.ty(value)).is_some_and(|dtype| dtype.lanes() > 1);
+    is_vector
+        && match ScalarOp::of(body.op_name(op)) {
+            Some(ScalarOp::And) => true,
+            Some(ScalarOp::Lt | ScalarOp::Le | ScalarOp::Gt | ScalarOp::Ge) => {
+                let compared = dtype_of(body.ty(body.operand(op, 0)));
+                compared.is_some_and(|dtype| dtype.lane() == DType::INT64)
+            }
+            _ => false,
+        }
 }

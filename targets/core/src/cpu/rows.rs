@@ -4,8 +4,24 @@ use te::loops::Scope;
 use te::schedule::{Axis, Stage};
 
 use super::{
-    MOST_BLOCKED_ROW, NEAREST_CACHE, Partials, Rules, points, points_of, reduce, sort_readers_first,
+    MOST_BLOCKED_ROW, NEAREST_CACHE, PARALLEL_POINTS, PARALLEL_STEPS, Partials, Rules, points,
+    points_of, reduce, sort_readers_first,
 };
+
+/// Loops of a reduction that are as one: the last ones of a stage.
+pub(super) struct Run {
+    axes: Vec<Axis>,
+    extent: i64,
+    /// By load, how many elements further the next iteration reads.
+    steps: Vec<i64>,
+}
+
+impl Run {
+    /// Whether each load reads neighbouring elements, or one.
+    fn is_contiguous(&self) -> bool {
+        self.steps.iter().all(|step| matches!(step, 0 | 1))
+    }
+}
 
 impl Rules<'_> {
     /// Reduces in vectors along the last axis of the reduction: for products of rows with rows. The
@@ -33,6 +49,49 @@ impl Rules<'_> {
         }
         let _ = self.schedule.set_scope(producer, Scope::Register);
         true
+    }
+
+    /// Divides reductions to a single number, of which none is scheduled yet, into partial results: as
+    /// many as vector registers hold, of each of many parts where these are worth sharing between
+    /// threads. So there are loops to take in vectors and to share, in a stage of its own.
+    pub(super) fn divide_whole_reductions(&mut self) {
+        for stage in self.schedule.stages() {
+            let view = te::compute::Stage::of(self.schedule.body(), self.schedule.stage_op(stage));
+            let is_whole = view.is_some_and(|view| view.shape.is_empty() && view.counts.is_empty());
+            if is_whole && reduce(self.schedule, stage).is_some() {
+                let before = self.schedule.clone();
+                if self.divide(stage).is_none() {
+                    *self.schedule = before;
+                }
+            }
+        }
+    }
+
+    /// Divides the reduction `stage`, as [`divide_whole_reductions`](Rules::divide_whole_reductions) does.
+    /// `None` where it cannot, and changes are to be taken back.
+    fn divide(&mut self, stage: Stage) -> Option<()> {
+        let run = self.run(stage).filter(Run::is_contiguous)?;
+        let lanes = self.machine.lanes(self.bits(stage) as usize) as i64;
+        let work = points(self.schedule, stage) / (PARALLEL_STEPS / PARALLEL_POINTS);
+        let is_shared = self.is_shared_work(work);
+        // Tiles are of several vectors, or of vectors of several parts.
+        let vectors = if is_shared { &[1][..] } else { &[4, 2, 1][..] };
+        let vectors = vectors.iter().find(|vectors| run.extent >= 2 * *vectors * lanes)?;
+        let width = vectors * lanes;
+        if lanes < 2 {
+            return None;
+        }
+        let mut joined = self.join(&run)?;
+        if is_shared {
+            let parts = 16 * self.machine.threads as i64;
+            let part = (run.extent / (parts * width) + 1) * width;
+            let (parts, _) = self.schedule.split(joined, part).ok()?;
+            let divided = self.schedule.rfactor(parts).ok()?;
+            joined = *self.schedule.loops(divided).last()?;
+        }
+        let (_, lane) = self.schedule.split(joined, width).ok()?;
+        self.schedule.rfactor(lane).ok()?;
+        Some(())
     }
 
     /// Computes everything that `root` and the results `others` read row by row, and these results:
@@ -136,22 +195,21 @@ impl Rules<'_> {
         if !self.schedule.is_reduction(axes[last]) {
             return partials;
         }
-        let accesses = self.schedule.accesses(stage);
-        let contiguous =
-            accesses.iter().all(|access| matches!(access.steps.get(last), Some(Some(0 | 1))));
-        let extent = self.schedule.extent(axes[last]);
+        let Some(run) = self.run(stage).filter(Run::is_contiguous) else { return partials };
+        let extent = run.extent;
         let most = self.machine.lanes(self.bits(stage) as usize) as i64;
         // A whole number of shorter vectors, where the rest would be most of the row.
         let dividing = most.min(1 << extent.trailing_zeros().min(16));
         let lanes = if extent < 2 * most { dividing } else { most };
-        if !contiguous || lanes < 4 || extent < 2 * lanes {
+        let unchanged = self.schedule.clone();
+        if lanes < 4 || extent < 2 * lanes || self.join(&run).is_none() {
             return partials;
         }
         partials.lanes = lanes;
         let vectors = [4, 2, 1].into_iter().find(|count| extent >= 2 * count * lanes).unwrap_or(1);
         let mut left = extent;
         for width in [vectors * lanes, lanes, 4] {
-            let Some(&reduced) = self.schedule.axes(stage).last() else { break };
+            let Some(&reduced) = self.schedule.loops(stage).last() else { break };
             if width >= left {
                 continue;
             }
@@ -166,7 +224,70 @@ impl Rules<'_> {
             }
             left = width;
         }
+        if partials.stages.is_empty() {
+            *self.schedule = unchanged;
+        }
         partials
+    }
+
+    /// The last loops of the reduction `stage`, of which nothing is scheduled yet, as far as everything
+    /// that it reads lies along all of them as along one. `None` where it has no such loops.
+    pub(super) fn run(&self, stage: Stage) -> Option<Run> {
+        let accesses = self.schedule.accesses(stage);
+        let axes = self.schedule.axes(stage);
+        let mut run = Run { axes: vec![], extent: 1, steps: vec![0; accesses.len()] };
+        let view = te::compute::Stage::of(self.schedule.body(), self.schedule.stage_op(stage))?;
+        for (position, &axis) in axes.iter().enumerate().rev() {
+            let extent = self.schedule.extent(axis);
+            // What ends at a count is no part of something longer.
+            let is_counted = view.count(position).is_some();
+            if !self.schedule.is_reduction(axis) || is_counted && !run.axes.is_empty() {
+                break;
+            }
+            let steps: Option<Vec<i64>> =
+                accesses.iter().map(|access| access.steps.get(position).copied()?).collect();
+            let steps = match steps {
+                // A loop of one iteration steps nowhere.
+                _ if extent == 1 => {
+                    run.steps.iter().map(|step| step.saturating_mul(run.extent)).collect()
+                }
+                Some(steps) => steps,
+                None => break,
+            };
+            if run.extent == 1 {
+                run.steps = steps;
+            } else if !steps
+                .iter()
+                .zip(&run.steps)
+                .all(|(outer, inner)| inner.checked_mul(run.extent) == Some(*outer))
+            {
+                break;
+            }
+            let Some(extent) = run.extent.checked_mul(extent) else { break };
+            run.extent = extent;
+            run.axes.insert(0, axis);
+            if is_counted {
+                break;
+            }
+        }
+        (!run.axes.is_empty()).then_some(run)
+    }
+
+    /// Makes one loop of those of `run`.
+    pub(super) fn join(&mut self, run: &Run) -> Option<Axis> {
+        let (mut joined, inner) = run.axes.split_first().map(|(first, inner)| (*first, inner))?;
+        let before = self.schedule.clone();
+        // From the outside in, indices are digits of one number: quotients of it, and remainders of these.
+        for &axis in inner {
+            match self.schedule.fuse(joined, axis) {
+                Ok(both) => joined = both,
+                Err(_) => {
+                    *self.schedule = before;
+                    return None;
+                }
+            }
+        }
+        Some(joined)
     }
 
     /// Computes the reduction `stage` and its partial results in the loop `at`. Whether that is

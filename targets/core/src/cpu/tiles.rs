@@ -4,7 +4,7 @@ use te::loops::Scope;
 use te::schedule::{Access, Axis, Stage};
 
 use super::{
-    MOST_WINDOW, PARALLEL_POINTS, PARALLEL_STEPS, Rules, Tile, is_shared, points,
+    MOST_WINDOW, PARALLEL_POINTS, PARALLEL_STEPS, Rules, Tile, is_shared, is_vector, points,
     sort_readers_first, sort_rows,
 };
 use crate::stages;
@@ -60,7 +60,7 @@ impl Rules<'_> {
             return self.reduce_in_vectors(root, producer, others);
         };
         let accesses = self.schedule.accesses_in_vectors(producer, last, lanes);
-        let contiguous = accesses.iter().all(|access| matches!(access.lane, Some(0 | 1)));
+        let contiguous = accesses.iter().all(|access| access.lane == Some(0) || is_vector(access));
         if !contiguous || accesses.iter().all(|access| access.lane == Some(0)) {
             return self.reduce_in_vectors(root, producer, others);
         }
@@ -72,7 +72,7 @@ impl Rules<'_> {
             return false;
         };
         // What changes the weights goes outermost, so that they stay in cache while the rest runs.
-        let weights = accesses.iter().find(|access| access.lane == Some(1));
+        let weights = accesses.iter().find(|access| is_vector(access));
         let shared = accesses.iter().any(|access| access.lane == Some(0));
         if let Some(weights) = weights.filter(|_| shared) {
             outer.sort_by_key(|(position, _)| !weights.depends_on(*position));
@@ -137,7 +137,7 @@ impl Rules<'_> {
         let axes = self.schedule.axes(producer).to_vec();
         let (spatial, mut reduction): (Vec<Axis>, Vec<Axis>) =
             axes.iter().copied().partition(|axis| !self.schedule.is_reduction(*axis));
-        if let Some(vectors) = accesses.iter().find(|access| access.lane == Some(1)) {
+        if let Some(vectors) = accesses.iter().find(|access| is_vector(access)) {
             // Sequential reads are what caches and their prefetchers are made for.
             let step = |axis: &Axis| {
                 let position = axes.iter().position(|other| other == axis)?;

@@ -6,7 +6,7 @@ use te::scalar::{ScalarOp, Typing};
 use super::scalar::{arithmetic, bitwise, comparison, is_exact};
 use super::{Helpers, Operand, function};
 use crate::codegen::expr::{
-    COMPARE, Expr, computed, is_half, is_odd, scalar, signed, storage, stored_bits, suffix,
+    COMPARE, Expr, SUM, computed, is_half, is_odd, scalar, signed, storage, stored_bits, suffix,
     unsigned,
 };
 use crate::codegen::math;
@@ -95,6 +95,81 @@ impl Helpers {
         }
         let load = self.load_plain(dtype, lanes);
         Expr::call(&load, &[address])
+    }
+
+    /// The vector of every second of the elements from `address` on, as
+    /// [`load_vector`](Helpers::load_vector) gives it. Nothing behind the last one is read.
+    pub(in crate::codegen) fn load_every_second(
+        &mut self,
+        dtype: DType,
+        lanes: usize,
+        address: &Expr,
+    ) -> Expr {
+        let elem = if scalar(dtype).is_bool() { DType::INT8 } else { computed(scalar(dtype)) };
+        let vector = self.vector_type(elem, lanes);
+        let at = |offset: usize| Expr::new(format!("address + {offset}"), SUM);
+        let low = self.load_vector(dtype, lanes, &Expr::atom("address")).text;
+        let high = self.load_vector(dtype, lanes, &at(lanes - 1)).text;
+        // The first half lies in the first vector, the others one element later in the second.
+        let low_lanes = (0..lanes).step_by(2);
+        let list: Vec<String> = low_lanes
+            .chain((0..lanes).skip(1).step_by(2).map(|lane| lanes + lane))
+            .map(|lane| lane.to_string())
+            .collect();
+        let body = format!(
+            "const {vector} low = {low};\nconst {vector} high = {high};\n\
+             return __builtin_shufflevector(low, high, {});",
+            list.join(", ")
+        );
+        let parameters = format!("const {} *address", storage(scalar(dtype)));
+        let name = format!("load_every_second_{}x{lanes}", suffix(scalar(dtype)));
+        let name = self.define(name, |_, n| function(&vector, n, &parameters, &body));
+        Expr::call(&name, &[address])
+    }
+
+    /// The name of the function that halves an index, rounding down.
+    pub(in crate::codegen) fn half(&mut self) -> String {
+        self.add("int64_t", "half", "int64_t a", "return (a - (a & 1)) / 2;")
+    }
+
+    /// The name of the function that loads the lanes from `low` to before `end` of a vector, each `step`
+    /// elements after the one before, and takes the others from `otherwise`.
+    pub(in crate::codegen) fn load_between(
+        &mut self,
+        dtype: DType,
+        lanes: usize,
+        step: i64,
+    ) -> String {
+        let dtype = scalar(dtype);
+        let elem = if dtype.is_bool() { DType::INT8 } else { computed(dtype) };
+        let vector = self.vector_type(elem, lanes);
+        let address = Expr::atom("&array[index]");
+        let (whole, name, place) = match step {
+            1 => (self.load_vector(dtype, lanes, &address), "load_between", "index + lane"),
+            _ => {
+                let whole = self.load_every_second(dtype, lanes, &address);
+                (whole, "load_every_second_between", "index + 2 * lane")
+            }
+        };
+        let stored = Expr::element("array", &Expr::atom(place));
+        let element = match () {
+            _ if dtype.is_bool() => format!("(int8_t)-({} != 0)", stored.text),
+            _ if is_half(dtype) => Expr::call(&self.of_half(dtype), &[&stored]).text,
+            _ => stored.text,
+        };
+        let body = format!(
+            "if (low <= 0 && end >= {lanes}) {{\n    return {};\n}}\n\
+             for (int lane = 0; lane < {lanes}; lane++) {{\n    \
+             if (lane >= low && lane < end) {{\n        otherwise[lane] = {element};\n    }}\n}}\n\
+             return otherwise;",
+            whole.text
+        );
+        let parameters = format!(
+            "const {} *array, int64_t index, int64_t low, int64_t end, {vector} otherwise",
+            storage(dtype)
+        );
+        let name = format!("{name}_{}x{lanes}", suffix(dtype));
+        self.define(name, |_, n| function(&vector, n, &parameters, &body))
     }
 
     /// The function that stores a vector past the caches, where the machine can and the address is
