@@ -186,6 +186,9 @@ number_functions! {
     /// The integer nearest to `data`; ties go away from zero.
     Round "relay.round" define::rounding, ScalarOp::Round;
         |i| i, |x| x.round(), |g, _x, _y| g * 0.0;
+    /// The integer nearest to `data`; ties go to the even one.
+    RoundEven "relay.round_even" define::rounding, ScalarOp::RoundEven;
+        |i| i, |x| x.round_ties_even(), |g, _x, _y| g * 0.0;
 }
 
 number_functions! {
@@ -579,6 +582,7 @@ pub(super) fn register(registry: &mut Registry) {
     registry.op::<Ceil>();
     registry.op::<Trunc>();
     registry.op::<Round>();
+    registry.op::<RoundEven>();
     registry.add_op(ZerosLike::info().with(Fill));
     registry.add_op(OnesLike::info().with(Fill));
     registry.op::<Copy>();
