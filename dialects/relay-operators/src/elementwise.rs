@@ -345,7 +345,14 @@ fn define_clip(cx: &mut DefineCx<'_>) -> Defined {
         let dtype = e.dtype(x);
         if dtype.is_float() {
             let (least, most) = (e.number(dtype, op.a_min), e.number(dtype, op.a_max));
-            let (above, below) = (e.gt(x, most), e.lt(x, least));
+            let above = e.gt(x, most);
+            if op.a_min <= op.a_max {
+                // What is compared is what is taken, so that targets see that it is bounded.
+                let lowered = e.select(above, most, x);
+                let below = e.lt(lowered, least);
+                return e.select(below, least, lowered);
+            }
+            let below = e.lt(x, least);
             let raised = e.select(below, least, x);
             return e.select(above, most, raised);
         }
