@@ -10,6 +10,9 @@
 //! - reductions over whole rows (softmax, normalization) and what they read are computed *a few
 //!   rows at a time*, so that a row stays in the nearest cache.
 //!
+//! A scan takes its steps innermost, those of several lines together: side by side in vectors, or
+//! written out.
+//!
 //! Root stages that read across rows (transposes) go through *square tiles*. Those that are larger
 //! than all caches, and no products, are stored past them.
 //!
@@ -21,6 +24,7 @@
 
 mod moves;
 mod rows;
+mod scans;
 mod tiles;
 mod together;
 
@@ -119,6 +123,9 @@ struct Partials {
 impl Rules<'_> {
     /// Schedules the loops of `root` and what is computed in them.
     fn root(&mut self, root: Stage) {
+        if self.schedule.is_scan(root) {
+            return self.scan(root);
+        }
         let companions = self.companions(root);
         if !companions.is_empty() && self.together(root, &companions) {
             return;
