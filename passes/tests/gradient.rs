@@ -36,7 +36,7 @@ const EXPRESSIONS: &[(&str, &str)] = &[
     ("(3, 2)", "negative(abs(%x))"),
     ("(3, 2)", "multiply(%x, sign(%x))"),
     ("(3, 2)", "multiply(%x, floor(%x))"),
-    ("(3, 2)", "multiply(%x, add(ceil(%x), round(%x)))"),
+    ("(3, 2)", "multiply(%x, add(ceil(%x), add(round(%x), round_even(%x))))"),
     ("(3, 2)", "multiply(%x, add(trunc(%x), ones_like(%x)))"),
     ("(3, 2)", "copy(clip(%x, a_min=-0.5, a_max=0.7))"),
     ("(3, 2)", "cast(cast(%x, dtype=\"float64\"), dtype=\"float64\")"),

@@ -208,6 +208,7 @@ OPERATORS |= {
     "ceil": (real(np.ceil), FLOATS, 1, {}),
     "trunc": (real(np.trunc), FLOATS, 1, {}),
     "round": (real(away), FLOATS, 1, {}),
+    "round_even": (real(np.rint), FLOATS, 1, {}),
     "isnan": (compare(np.isnan), FLOATS, 1, {}),
     "isfinite": (compare(np.isfinite), FLOATS, 1, {}),
     "isinf": (compare(np.isinf), FLOATS, 1, {}),

@@ -186,6 +186,9 @@ number_functions! {
     /// The integer nearest to `data`; ties go away from zero.
     Round "relay.round" define::rounding, ScalarOp::Round;
         |i| i, |x| x.round(), |g, _x, _y| g * 0.0;
+    /// The integer nearest to `data`; ties go to the even one.
+    RoundEven "relay.round_even" define::rounding, ScalarOp::RoundEven;
+        |i| i, |x| x.round_ties_even(), |g, _x, _y| g * 0.0;
 }
 
 number_functions! {
@@ -362,7 +365,14 @@ fn define_clip(cx: &mut DefineCx<'_>) -> Defined {
         let dtype = e.dtype(x);
         if dtype.is_float() {
             let (least, most) = (e.number(dtype, op.a_min), e.number(dtype, op.a_max));
-            let (above, below) = (e.gt(x, most), e.lt(x, least));
+            let above = e.gt(x, most);
+            if op.a_min <= op.a_max {
+                // What is compared is what is taken, so that targets see that it is bounded.
+                let lowered = e.select(above, most, x);
+                let below = e.lt(lowered, least);
+                return e.select(below, least, lowered);
+            }
+            let below = e.lt(x, least);
             let raised = e.select(below, least, x);
             return e.select(above, most, raised);
         }
@@ -599,6 +609,7 @@ pub(super) fn register(registry: &mut Registry) {
     registry.op::<Ceil>();
     registry.op::<Trunc>();
     registry.op::<Round>();
+    registry.op::<RoundEven>();
     registry.add_op(ZerosLike::info().with(Fill));
     registry.add_op(OnesLike::info().with(Fill));
     registry.op::<Copy>();

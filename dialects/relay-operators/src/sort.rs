@@ -16,7 +16,7 @@ use super::elements;
 use super::gradient::{Change, Gradient, Pullback, Term};
 use super::index::scatter::{Reduction, ScatterElements};
 use super::relation;
-use te::compute::{Combiner, Expression, Tensor};
+use te::compute::{Expression, Tensor};
 use te::scalar::ScalarOp;
 
 use scan::define_scan;
@@ -700,7 +700,7 @@ fn evaluate_unique(op: &Unique<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalErr
 
 /// Declares scans along an axis.
 macro_rules! scans {
-    ($($(#[doc = $doc:tt])* $name:ident $text:tt $combiner:ident from $start:expr,
+    ($($(#[doc = $doc:tt])* $name:ident $text:tt $combine:ident from $start:expr,
         $int:expr, $float:expr, $pull:path;)*) => { $(
         $(#[doc = $doc])*
         ///
@@ -730,7 +730,7 @@ macro_rules! scans {
                 }
             }), Define(|cx| {
                 let op = cx.fields::<$name<Operand>>()?;
-                define_scan(cx, op.axis, op.exclusive, Combiner::$combiner, $start)
+                define_scan(cx, op.axis, op.exclusive, ScalarOp::$combine, $start)
             }))
         )]
         pub struct $name<V = ValueId> {
@@ -751,9 +751,9 @@ macro_rules! scans {
 
 scans! {
     /// The sum of an element and all before it, accumulated as in `sum`.
-    CumSum "relay.cumsum" Sum from 0, i64::wrapping_add, |a, b| a + b, pull_sums;
+    CumSum "relay.cumsum" Add from 0, i64::wrapping_add, |a, b| a + b, pull_sums;
     /// The product of an element and all before it, accumulated as in `sum`.
-    CumProd "relay.cumprod" Product from 1, i64::wrapping_mul, |a, b| a * b, pull_products;
+    CumProd "relay.cumprod" Mul from 1, i64::wrapping_mul, |a, b| a * b, pull_products;
 }
 
 /// Every element is in the sums from its place on: those of the changes, from the end.

@@ -51,7 +51,11 @@ pub fn by_rows(body: &Body, rows: &[ValueId]) -> Option<Rows> {
             continue;
         }
         // What is no stage reads tensors as it likes.
-        Stage::of(body, op)?;
+        let stage = Stage::of(body, op)?;
+        // A row of a scan over rows depends on those before it.
+        if stage.scan == Some(0) {
+            return None;
+        }
         let row = *body.block_args(body.region_block(op, 0)).first()?;
         let loads = body.uses(row).all(|(user, place)| {
             load(body, user).is_some_and(|(tensor, indices)| {

@@ -11,8 +11,9 @@
 //! }
 //! ```
 //!
-//! A [`Compute`] maps; a [`Reduce`] combines over reduction axes. Nothing here says in which order
-//! or where elements are computed: that is the [schedule](crate::schedule)'s.
+//! A [`Compute`] maps; a [`Reduce`] combines over reduction axes; a [`Scan`] hands a state from one element
+//! to the next along an axis. But for that, nothing here says in which order or where elements are computed:
+//! that is the [schedule](crate::schedule)'s.
 //!
 //! Extents are constants. An axis may end earlier, at a [*count*](counts) that is known only when the
 //! function runs: a parameter of it, of which the extent is the bound.
@@ -95,6 +96,39 @@ pub struct Reduce {
     pub identity: Vec<ir_core::TensorData>,
     /// The [counts] at which its dimensions and then its reduction axes end: for each the
     /// number of a parameter of the function, or -1. Empty where all are whole.
+    #[default(vec![])]
+    pub counts: Vec<i64>,
+}
+
+/// A tensor whose elements are computed one after the other along dimension `axis`, from the first on.
+/// Its block takes one index (`int64`) per dimension and then the values of the state, and yields the
+/// element there and then the state for the next element. Each line along `axis` has a state of its
+/// own, which is `initial` before its first element.
+///
+/// ```text
+/// cumsum[i < 8, j < 32] = scan(j, s = 0f) s + %x[i, j], s + %x[i, j]
+/// ```
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "te.scan",
+    traits(RECURSIVE_EFFECTS),
+    regions(body),
+    infer = |op: Scan, _: &mut _| Ok(Type::tensor(op.shape, op.dtype)),
+    verify = verify::scan
+)]
+pub struct Scan {
+    /// Name of the stage, unique in its function.
+    pub name: String,
+    /// Extents of the tensor.
+    pub shape: Vec<i64>,
+    /// Element type.
+    pub dtype: ir_core::DType,
+    /// The dimension along which elements follow one another.
+    pub axis: i64,
+    /// The state before the first element: scalars.
+    pub initial: Vec<ir_core::TensorData>,
+    /// The [counts] at which its dimensions end: for each the number of a parameter of the
+    /// function, or -1. Empty where all are whole.
     #[default(vec![])]
     pub counts: Vec<i64>,
 }
@@ -204,6 +238,8 @@ pub struct Stage {
     pub shape: Vec<i64>,
     /// Extents of its reduction axes; empty for a map.
     pub reduction: Vec<i64>,
+    /// The dimension along which elements are computed one after the other, of a scan.
+    pub scan: Option<usize>,
     /// The [counts] of `shape` and then of `reduction`; empty where all are whole.
     pub counts: Vec<i64>,
 }
@@ -213,10 +249,14 @@ impl Stage {
     pub fn of(body: &Body, op: OpId) -> Option<Stage> {
         if let Some(compute) = body.view::<Compute>(op) {
             let Compute { name, shape, counts, .. } = compute;
-            return Some(Stage { op, name, shape, reduction: vec![], counts });
+            return Some(Stage { op, name, shape, reduction: vec![], scan: None, counts });
+        }
+        if let Some(Scan { name, shape, axis, counts, .. }) = body.view(op) {
+            let scan = usize::try_from(axis).ok();
+            return Some(Stage { op, name, shape, reduction: vec![], scan, counts });
         }
         let Reduce { name, shape, extents, counts, .. } = body.view(op)?;
-        Some(Stage { op, name, shape, reduction: extents, counts })
+        Some(Stage { op, name, shape, reduction: extents, scan: None, counts })
     }
 
     /// The number of the parameter at which axis `axis`, of `shape` and then `reduction`, ends.
@@ -252,6 +292,7 @@ pub(crate) fn register(registry: &mut Registry, syntax: ItemSyntax) {
     let mut reduce = Reduce::info();
     reduce.def.results = RESULTS;
     registry.add_op(reduce);
+    registry.op::<Scan>();
     registry.op::<Load>();
     registry.op::<LoadIf>();
     registry.op::<Yield>();

@@ -117,12 +117,14 @@ struct Plan {
     /// One index per dimension of the tensor, over `shape` and then `extents`.
     access: Vec<Affine>,
     combiner: Option<Combiner>,
+    /// The axis along which it scans, and the element type of its state.
+    scan: Option<(usize, DType)>,
 }
 
 impl Plan {
     fn new(name: &'static str, source: usize) -> Plan {
         let (shape, extents, access) = (vec![], vec![], vec![]);
-        Plan { name, source, shape, extents, access, combiner: None }
+        Plan { name, source, shape, extents, access, combiner: None, scan: None }
     }
 }
 
@@ -185,7 +187,7 @@ impl Generator {
                 **largest = (**largest + 1) / 2;
             }
         }
-        let Plan { name, shape, extents, combiner, .. } = &plan;
+        let Plan { name, shape, extents, combiner, scan, .. } = &plan;
         let all: Vec<i64> = shape.iter().chain(extents).copied().collect();
         let points = extents.iter().product::<i64>();
         let mut made = SmallVec::<[Bounds; 2]>::new();
@@ -194,6 +196,13 @@ impl Generator {
             let mut elements = Elements { e, random, sources, axes };
             let term = elements.element(plan.source, &plan.access);
             let terms = match combiner {
+                None if let Some((axis, dtype)) = *scan => {
+                    let term = elements.converted(term, dtype);
+                    let steps = (shape[axis] + 1) as f64;
+                    let term = elements.settled(term, capacity(dtype) / steps);
+                    let limit = term.bounds.limit * steps;
+                    SmallVec::from_slice(&[(term, Bounds { limit, ..term.bounds })])
+                }
                 None => SmallVec::from_slice(&[(term, term.bounds)]),
                 Some(combiner) => reduced(&mut elements, term, *combiner, shape.len(), points),
             };
@@ -201,6 +210,15 @@ impl Generator {
             terms.iter().map(|(term, _)| term.value).collect::<SmallVec<[ValueId; 1]>>()
         };
         let tensors = match *combiner {
+            None if let Some((axis, dtype)) = *scan => {
+                // The sum so far, and what was added to it last.
+                let initial = [0, 1].map(|_| TensorData::scalar(dtype, Scalar::Int(0)));
+                vec![builder.scan(name, shape, axis, &initial, |e, i, state| {
+                    let added = element(e, &[i])[0];
+                    let sum = e.add(state[0], added);
+                    SmallVec::from_slice(&[e.add(sum, state[1]), sum, added])
+                })]
+            }
             None => vec![builder.compute(name, shape, |e, i| element(e, &[i])[0])],
             Some(Combiner::User) => {
                 // The product rule: products, and the sums of products with one factor replaced.
@@ -266,6 +284,11 @@ impl Generator {
                 Combiner::User,
             ];
             plan.combiner = Some(COMBINERS[self.random.below(COMBINERS.len())]);
+        } else if !plan.shape.is_empty() && self.random.one_in(4) {
+            const DTYPES: [DType; 3] = [DType::FLOAT32, DType::FLOAT64, DType::INT32];
+            let axis = self.random.below(plan.shape.len());
+            plan.scan = Some((axis, DTYPES[self.random.below(DTYPES.len())]));
+            plan.name = "scan";
         }
         plan
     }

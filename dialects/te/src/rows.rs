@@ -104,7 +104,7 @@ fn sort_of(
     };
     // The values that depend on the number of the row.
     let mut numbered: FxHashSet<ValueId> = first.into_iter().collect();
-    let (mut reads_rows, mut is_mixed) = (false, false);
+    let (mut reads_rows, mut is_mixed) = (false, stage.scan == Some(0));
     for op in body.block_ops(block) {
         let Some((tensor, places, others)) = load_of(body, op) else {
             if body.operands(op).any(|operand| numbered.contains(&operand)) {

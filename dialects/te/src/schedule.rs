@@ -37,7 +37,7 @@ use crate::loops::{ForKind, Scope, THREADS};
 
 impl Schedule {
     /// The schedule of `function` in which every stage has loops of its own, in the order of its
-    /// axes. Errors when `function` is not a compute function.
+    /// axes; that over what is scanned is innermost. Errors when `function` is not a compute function.
     pub fn new(function: &Item) -> Result<Schedule, Refused> {
         let Some(body) = function.body.as_ref().filter(|_| function.signature.op.as_str() == FUNC)
         else {
@@ -86,22 +86,31 @@ impl Schedule {
             let hint = self.body.block_args(block).get(position).copied();
             let hint = hint.and_then(|value| self.body.name_hint(value).name);
             let reduction = position >= view.shape.len();
+            let is_scanned = view.scan == Some(position);
             let ordinal = if reduction { position - view.shape.len() } else { position };
             let name = match hint {
                 Some(hint) => names.unique(hint.as_str()),
                 None => names.unique(&default_name(ordinal, reduction)),
             };
-            roots.push(self.add_axis(stage, name, extent, reduction));
+            roots.push(self.add_axis(stage, name, extent, reduction || is_scanned));
         }
+        let leaves = self.declared(&roots);
         let state = &mut self.stages[stage.0];
         state.op = view.op;
-        state.leaves = roots.clone();
+        state.leaves = leaves;
         state.roots = roots;
         state.relations.clear();
         state.initialize_at = None;
         state.limits.clear();
         state.alignments.clear();
         state.tensorized = None;
+    }
+
+    /// The loops over `roots` before anything is scheduled. What is scanned is innermost.
+    fn declared(&self, roots: &[Axis]) -> Vec<Axis> {
+        let (ordered, spatial): (Vec<Axis>, Vec<Axis>) =
+            roots.iter().partition(|axis| self.is_reduction(**axis));
+        spatial.into_iter().chain(ordered).collect()
     }
 
     fn add_axis(&mut self, stage: Stage, name: String, extent: i64, reduction: bool) -> Axis {
@@ -202,7 +211,10 @@ impl Schedule {
             return Err(format!("`{inner_name}` is not the loop directly in `{outer_name}`"));
         }
         if self.is_reduction(outer) != self.is_reduction(inner) {
-            return Err(format!("only one of `{outer_name}` and `{inner_name}` is reduced"));
+            return Err(format!(
+                "only one of `{outer_name}` and `{inner_name}` is {}",
+                self.in_order(stage)
+            ));
         }
         self.is_free(outer)?;
         self.is_free(inner)?;
@@ -240,6 +252,14 @@ impl Schedule {
         for (position, axis) in positions.into_iter().zip(order) {
             self.stages[stage.0].leaves[position] = *axis;
         }
+        let steps = |leaves: &[Axis]| -> Vec<Axis> {
+            leaves.iter().copied().filter(|leaf| self.is_reduction(*leaf)).collect()
+        };
+        if self.is_scan(stage) && steps(&before) != steps(&self.stages[stage.0].leaves) {
+            self.stages[stage.0].leaves = before;
+            let name = self.stage_name(stage);
+            return Err(format!("the loops over what `{name}` scans keep their order"));
+        }
         self.check().inspect_err(|_| self.stages[stage.0].leaves = before)?;
         let axes = order.iter().copied().map(Handle::Axis).collect();
         self.record(&ops::Reorder { axes }, &[]);
@@ -272,9 +292,12 @@ impl Schedule {
         }
         if state.reduction && kind != ForKind::Unrolled {
             let (name, kind) = (&state.name, kind.name());
-            return Err(format!(
-                "`{name}` is reduced, so its iterations cannot be {kind}: factor it out first"
-            ));
+            return Err(match self.is_scan(state.stage) {
+                true => format!("`{name}` is scanned, so its iterations cannot be {kind}"),
+                false => format!(
+                    "`{name}` is reduced, so its iterations cannot be {kind}: factor it out first"
+                ),
+            });
         }
         let before = state.clone();
         self.axes[axis.0].kind = kind;
@@ -346,7 +369,8 @@ impl Schedule {
             return Err(format!("`{name}` is a result of the function"));
         }
         if self.body.view::<Compute>(self.stage_op(stage)).is_none() {
-            return Err(format!("`{name}` is a reduction"));
+            let what = if self.is_scan(stage) { "scan" } else { "reduction" };
+            return Err(format!("`{name}` is a {what}"));
         }
         if let Some(other) =
             self.stages.iter().find(|s| matches!(s.attach, Attach::At(to, _) if to == stage))
@@ -385,7 +409,8 @@ impl Schedule {
     pub fn stream(&mut self, stage: Stage) -> Result<(), Refused> {
         if self.body.view::<Compute>(self.stage_op(stage)).is_none() {
             let name = self.stage_name(stage);
-            return Err(format!("`{name}` is a reduction: use cache_write first"));
+            let what = if self.is_scan(stage) { "scan" } else { "reduction" };
+            return Err(format!("`{name}` is a {what}: use cache_write first"));
         }
         self.stages[stage.0].streaming = true;
         self.record(&ops::Stream { stage: stage.into() }, &[]);
@@ -397,7 +422,8 @@ impl Schedule {
     pub fn decompose_reduction(&mut self, stage: Stage, axis: Axis) -> Result<(), Refused> {
         let (of, position) = self.leaf(axis)?;
         let leaves = &self.stages[stage.0].leaves;
-        let Some(first) = leaves.iter().position(|leaf| self.is_reduction(*leaf)) else {
+        let first = leaves.iter().position(|leaf| self.is_reduction(*leaf));
+        let Some(first) = first.filter(|_| !self.is_scan(stage)) else {
             return Err(format!("`{}` is no reduction", self.stage_name(stage)));
         };
         if of != stage || position > first {
@@ -473,8 +499,15 @@ impl Schedule {
         Ok(())
     }
 
-    /// Whether every stage that is computed within another is read only there.
+    /// What the axes of `stage` that are not spatial are.
+    fn in_order(&self, stage: Stage) -> &'static str {
+        if self.is_scan(stage) { "scanned" } else { "reduced" }
+    }
+
+    /// Whether every stage that is computed within another is read only there, and the steps of scans
+    /// are those of one thread.
     fn check(&self) -> Result<(), Refused> {
+        legality::check_scans(self)?;
         legality::check_attachments(self)
     }
 

@@ -13,6 +13,9 @@
 //! A reduction to a single number is divided into partial results first, which are a root stage with
 //! register tiles, on several threads where they are many.
 //!
+//! A scan takes its steps innermost, those of several lines together: side by side in vectors, or
+//! written out.
+//!
 //! Root stages that read across rows (transposes) go through *square tiles*. Those that are larger
 //! than all caches, and no products, are stored past them.
 //!
@@ -24,6 +27,7 @@
 
 mod moves;
 mod rows;
+mod scans;
 mod tiles;
 mod together;
 
@@ -131,6 +135,9 @@ struct Partials {
 impl Rules<'_> {
     /// Schedules the loops of `root` and what is computed in them.
     fn root(&mut self, root: Stage) {
+        if self.schedule.is_scan(root) {
+            return self.scan(root);
+        }
         let companions = self.companions(root);
         if !companions.is_empty() && self.together(root, &companions) {
             return;

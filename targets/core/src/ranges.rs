@@ -48,6 +48,32 @@ impl Range {
         }
     }
 
+    /// What of it is at most, or at least, some number of `other`. `holds` says that a comparison found
+    /// that, which is so of no NaN; else NaN may have kept it from finding the contrary. `None` where nothing
+    /// is left.
+    fn on_side(self, is_below: bool, other: Range, holds: bool) -> Option<Range> {
+        match (self, other) {
+            (Range::Int { low, high }, Range::Int { low: least, high: most }) => {
+                let (low, high) =
+                    if is_below { (low, high.min(most)) } else { (low.max(least), high) };
+                (low <= high).then_some(Range::Int { low, high })
+            }
+            // Where the other may be NaN, the comparison says nothing.
+            (
+                Range::Float { low, high, nan },
+                Range::Float { low: least, high: most, nan: other },
+            ) => {
+                if other && !holds {
+                    return None;
+                }
+                let (low, high) =
+                    if is_below { (low, high.min(most)) } else { (low.max(least), high) };
+                (low <= high).then_some(Range::Float { low, high, nan: nan && !holds })
+            }
+            _ => None,
+        }
+    }
+
     /// Whether all of it are integers from `low` to `high`.
     pub fn within(self, low: i128, high: i128) -> bool {
         matches!(self, Range::Int { low: l, high: h } if low <= l && h <= high)
@@ -219,7 +245,10 @@ impl Ranges {
             exact(ScalarOp::Add, operand(0), steps)?
         } else if body.view::<Broadcast>(op).is_some() || body.view::<Extract>(op).is_some() {
             operand(0)
-        } else if body.view::<Select>(op).is_some() || body.view::<Check>(op).is_some() {
+        } else if let Some(Select { condition, a, b }) = body.view(op) {
+            self.where_holds(body, condition, a, true)
+                .union(self.where_holds(body, condition, b, false))
+        } else if body.view::<Check>(op).is_some() {
             operand(1).union(operand(2))
         } else if body.view::<Cast>(op).is_some() && !dtype.is_bool() {
             match (operand(0), dtype.is_float()) {
@@ -243,6 +272,29 @@ impl Ranges {
         };
         // What does not fit wraps, to who knows where.
         range.fits(dtype).then_some(range)
+    }
+
+    /// The range of `value` where `condition` is `truth`, which narrows it where that compares it.
+    fn where_holds(&self, body: &Body, condition: ValueId, value: ValueId, truth: bool) -> Range {
+        let range = self.get(body, value);
+        let Some(op) = body.defining_op(condition) else { return range };
+        let Some(comparison) = ScalarOp::of(body.op_name(op)) else { return range };
+        if comparison.arity() != 2 {
+            return range;
+        }
+        let (a, b) = (body.operand(op, 0), body.operand(op, 1));
+        let (is_first, other) = match value {
+            value if value == a => (true, b),
+            value if value == b => (false, a),
+            _ => return range,
+        };
+        // A strict comparison that holds narrows as one that is not strict, by one number less.
+        let is_below = match (comparison, truth) {
+            (ScalarOp::Lt | ScalarOp::Le, true) | (ScalarOp::Gt | ScalarOp::Ge, false) => is_first,
+            (ScalarOp::Gt | ScalarOp::Ge, true) | (ScalarOp::Lt | ScalarOp::Le, false) => !is_first,
+            _ => return range,
+        };
+        range.on_side(is_below, self.get(body, other), truth).unwrap_or(range)
     }
 
     /// The range of `value`, all of its type where nothing is known.

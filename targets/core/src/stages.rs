@@ -12,7 +12,7 @@ pub(crate) fn sort_readers_first(schedule: &Schedule, stages: &mut [Stage]) {
     });
 }
 
-/// The stages with loops of their own that `stage` reads, itself or through inlined stages.
+/// The stages that `stage` reads, itself or through inlined stages, and that may be computed in its loops.
 pub(crate) fn producers(schedule: &Schedule, stage: Stage) -> Vec<Stage> {
     let mut found = Vec::new();
     let mut pending = vec![stage];
@@ -26,7 +26,7 @@ pub(crate) fn producers(schedule: &Schedule, stage: Stage) -> Vec<Stage> {
             seen.push(producer);
             if schedule.is_inline(producer) {
                 pending.push(producer);
-            } else if !schedule.is_output(producer) {
+            } else if !schedule.is_output(producer) && !schedule.is_scan(producer) {
                 found.push(producer);
             }
         }

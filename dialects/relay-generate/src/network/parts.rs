@@ -55,8 +55,9 @@ const FLOAT_FUNCTIONS: [(&str, Domain); 35] = [
 ];
 
 /// Functions of floats that jump, and those of floats and integers that keep the type.
-const JUMPS: [&str; 8] = ["sign", "floor", "ceil", "trunc", "round", "isnan", "isfinite", "isinf"];
-const INTEGER_FUNCTIONS: [&str; 12] = [
+const JUMPS: [&str; 9] =
+    ["sign", "floor", "ceil", "trunc", "round", "round_even", "isnan", "isfinite", "isinf"];
+const INTEGER_FUNCTIONS: [&str; 13] = [
     "negative",
     "abs",
     "copy",
@@ -69,6 +70,7 @@ const INTEGER_FUNCTIONS: [&str; 12] = [
     "ceil",
     "trunc",
     "round",
+    "round_even",
 ];
 /// What says something of a value and leaves it as it is.
 const ANNOTATIONS: [&str; 10] = [

@@ -7,7 +7,7 @@ use ir_core::{
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::{Combiner, Compute, FUNC, Load, LoadIf, Reduce, Return, Yield};
+use super::{Combiner, Compute, FUNC, Load, LoadIf, Reduce, Return, Scan, Yield};
 use crate::scalar::{
     Cast, Check, Constant, Reinterpret, ScalarOp, Select, bool_like, dtype_of, is_reinterpretable,
 };
@@ -195,6 +195,57 @@ impl ComputeBuilder {
             combine(e, a, b)
         });
         tensors
+    }
+
+    /// Adds a stage whose elements are computed one after the other along dimension `axis`. For
+    /// spatial indices and a state, `initial` before the first element, `step` writes the element and
+    /// then the state for the next one.
+    pub fn scan(
+        &mut self,
+        name: &str,
+        shape: &[i64],
+        axis: usize,
+        initial: &[TensorData],
+        step: impl FnOnce(&mut Expression<'_>, &[ValueId], &[ValueId]) -> SmallVec<[ValueId; 1]>,
+    ) -> Tensor {
+        let name = self.unique(name);
+        let results = [Type::unknown()];
+        let parts = OpParts::new(<Scan as OpFields<ValueId>>::NAME, &[], &results).regions(1);
+        let op = self.body.insert_op(InsertPoint::End(self.body.entry()), parts);
+        let block = self.body.region_block(op, 0);
+        let index = Type::scalar(DType::INT64);
+        let state = initial.iter().map(TensorData::ty);
+        let types = (0..shape.len()).map(|_| index).chain(state);
+        let dtypes = self.fill_with(block, types, |e, args| {
+            let (indices, state) = args.split_at(shape.len());
+            step(e, indices, state)
+        });
+        for (number, state) in
+            self.body.block_args(block)[shape.len()..].to_vec().into_iter().enumerate()
+        {
+            let name = if number == 0 { "state".to_string() } else { format!("state{number}") };
+            self.name_value(state, &name);
+        }
+        if dtypes.len() != 1 + initial.len() {
+            let (expected, found) = (1 + initial.len(), dtypes.len());
+            self.fail(format!(
+                "expected an element and the state, {expected} values, found {found}"
+            ));
+        }
+        let dtype = dtypes.first().copied().unwrap_or(DType::FLOAT32); // Then it has failed.
+        let fields = Scan {
+            name: name.clone(),
+            shape: shape.to_vec(),
+            dtype,
+            axis: axis as i64,
+            initial: initial.to_vec(),
+            counts: vec![],
+        };
+        self.body.set_attrs(op, <Scan as OpFields<ValueId>>::attrs(&fields));
+        let value = self.body.result(op, 0);
+        self.body.set_ty(value, Type::tensor(shape.iter().copied(), dtype));
+        self.name_value(value, &name);
+        Tensor { value, shape: shape.into(), dtype }
     }
 
     /// Fills `block` with `indices` index arguments and what `element` writes; the element types

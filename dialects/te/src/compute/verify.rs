@@ -1,9 +1,9 @@
 //! What makes a compute function well formed.
 
 use ir_core::registry::VerifyCx;
-use ir_core::{BlockId, Body, DType, Dim, InferCx, OpId, Scalar, Stop, Type, ValueId};
+use ir_core::{BlockId, Body, DType, Dim, InferCx, OpId, Scalar, Stop, TensorData, Type, ValueId};
 
-use super::{Combiner, Compute, Load, LoadIf, Reduce, Return, Stage, Yield};
+use super::{Combiner, Compute, Load, LoadIf, Reduce, Return, Scan, Stage, Yield};
 use crate::scalar::{Constant, bool_like, dtype_of, scalar_type};
 
 pub(super) fn load(op: Load<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
@@ -103,13 +103,27 @@ fn always_runs(body: &Body, op: OpId) -> bool {
 
 /// Whether `block` takes `count` indices; an error says what it takes.
 fn takes_indices(body: &Body, block: BlockId, count: usize) -> Result<(), String> {
+    takes_state(body, block, count, &[])
+}
+
+/// Whether `block` takes `count` indices and a state of these element types; an error says what it takes.
+fn takes_state(body: &Body, block: BlockId, count: usize, state: &[DType]) -> Result<(), String> {
     let args = body.block_args(block);
     let index = Type::scalar(DType::INT64);
-    if args.len() == count && args.iter().all(|arg| body.ty(*arg) == index) {
+    let state: Vec<Type> = state.iter().map(|dtype| Type::scalar(*dtype)).collect();
+    if args.len() == count + state.len()
+        && args[..count].iter().all(|arg| body.ty(*arg) == index)
+        && args[count..].iter().zip(&state).all(|(arg, ty)| body.ty(*arg) == *ty)
+    {
         return Ok(());
     }
-    let found: Vec<String> = args.iter().map(|arg| body.ty(*arg).to_string()).collect();
-    Err(format!("expected {count} arguments of type int64, found ({})", found.join(", ")))
+    let list = |types: &[Type]| types.iter().map(Type::to_string).collect::<Vec<_>>().join(", ");
+    let found: Vec<Type> = args.iter().map(|arg| body.ty(*arg)).collect();
+    let state = match state.as_slice() {
+        [] => String::new(),
+        state => format!(" and a state ({})", list(state)),
+    };
+    Err(format!("expected {count} arguments of type int64{state}, found ({})", list(&found)))
 }
 
 /// The values that `block` ends with.
@@ -225,6 +239,27 @@ pub(super) fn reduce(cx: &VerifyCx<'_>) -> Result<(), String> {
         _ if count != 1 => return Err(format!("`{}` gives one value", combiner.name())),
         _ => {}
     }
+    has_unique_name(cx)
+}
+
+pub(super) fn scan(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let Some(op) = cx.body.view::<Scan>(cx.op) else { return Ok(()) };
+    extents_are_positive(&op.shape, "extents")?;
+    if !usize::try_from(op.axis).is_ok_and(|axis| axis < op.shape.len()) {
+        return Err(format!(
+            "expected an axis of {} dimensions, found {}",
+            op.shape.len(),
+            op.axis
+        ));
+    }
+    if let Some(initial) = op.initial.iter().find(|initial| initial.rank() != 0) {
+        return Err(format!("expected a state of scalars, found {}", initial.ty()));
+    }
+    let state: Vec<DType> = op.initial.iter().map(TensorData::dtype).collect();
+    let block = cx.body.region_block(cx.op, 0);
+    takes_state(cx.body, block, op.shape.len(), &state)?;
+    let values: Vec<DType> = [op.dtype].into_iter().chain(state).collect();
+    yields(cx.body, block, &values)?;
     has_unique_name(cx)
 }
 

@@ -311,7 +311,7 @@ impl Elements<'_, '_> {
         }
     }
 
-    fn converted(&mut self, term: Term, dtype: DType) -> Term {
+    pub(super) fn converted(&mut self, term: Term, dtype: DType) -> Term {
         if term.dtype == dtype {
             return term;
         }

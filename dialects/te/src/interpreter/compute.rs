@@ -4,7 +4,7 @@ use ir_core::{BlockId, Body, DType, OpId, Scalar, SmallVec, ValueId};
 
 use super::code::{Assembler, Code, Instruction, OpenLoop, Register};
 use super::{Error, Order};
-use crate::compute::{Combiner, Reduce, Return, Stage, Yield, combiner};
+use crate::compute::{Combiner, Reduce, Return, Scan, Stage, Yield, combiner};
 use crate::scalar::ScalarOp;
 
 /// In which order and with which precision stages are computed.
@@ -72,14 +72,29 @@ fn write_stage(
     };
     let block = body.block_of(*region);
     let args = body.block_args(block);
-    if args.len() != stage.shape.len() + stage.reduction.len() {
+    let scan = body.view::<Scan>(stage.op);
+    let state = scan.as_ref().map_or(0, |scan| scan.initial.len());
+    if args.len() != stage.shape.len() + stage.reduction.len() + state {
         return Err(code.refuse("its block takes another number of indices than it has axes"));
     }
     let (spatial, reduction) = args.split_at(stage.shape.len());
     code.code.gives_undefined |= !stage.counts.is_empty();
     let limits = read_counts(code, stage)?;
     let (ends, reduction_ends) = limits.split_at(stage.shape.len());
-    let loops = open_loops(code, spatial, &stage.shape, ends, how.order)?;
+    let (reduction, state) = reduction.split_at(stage.reduction.len());
+    let axes = spatial.iter().zip(&stage.shape).zip(ends);
+    let axes: Vec<_> = axes.map(|((index, extent), end)| (*index, *extent, *end)).collect();
+    let (mut loops, mut registers) = (Vec::new(), SmallVec::new());
+    match (&scan, stage.scan.and_then(|axis| axes.get(axis))) {
+        (Some(scan), Some(along)) => {
+            let others = axes.iter().filter(|axis| axis.0 != along.0);
+            open_loops(code, others.copied(), how.order, &mut loops)?;
+            registers = write_initial(code, scan, state)?;
+            open_loops(code, [*along].into_iter(), Order::Forward, &mut loops)?;
+        }
+        (Some(_), None) => return Err(code.refuse("it has no axis to scan along")),
+        (None, _) => open_loops(code, axes.into_iter(), how.order, &mut loops)?,
+    }
     let indices: SmallVec<[(Register, u32); 4]> =
         spatial.iter().map(|index| Ok((code.read(*index, 1)?, 0))).collect::<Result<_, Error>>()?;
     let values = match body.view::<Reduce>(stage.op) {
@@ -88,7 +103,7 @@ fn write_stage(
         }
         None => write_block(code, block)?,
     };
-    if values.len() != results.len() {
+    if values.len() != results.len() + registers.len() {
         return Err(code.refuse(format!("{} values for {} results", values.len(), results.len())));
     }
     code.at(stage.op);
@@ -100,8 +115,32 @@ fn write_stage(
         };
         code.emit(Instruction::Store { lanes: 1, value, access });
     }
+    // A step may give any of the old values.
+    let next: Vec<Register> = registers.iter().map(|_| code.fresh(1)).collect();
+    let moves = values[results.len()..].iter().zip(&next).chain(next.iter().zip(&registers));
+    for (&from, &to) in moves {
+        code.emit(Instruction::Copy { lanes: 1, from, step: 0, to });
+    }
     loops.into_iter().rev().for_each(|open| code.close_loop(open));
     Ok(())
+}
+
+/// Writes the state before the first element of `scan`; its registers, which `state` is bound to.
+fn write_initial(
+    code: &mut Assembler<'_>,
+    scan: &Scan,
+    state: &[ValueId],
+) -> Result<SmallVec<[Register; 2]>, Error> {
+    let mut registers = SmallVec::new();
+    for (&value, initial) in state.iter().zip(&scan.initial) {
+        let Some(initial) = initial.element(0).filter(|_| initial.rank() == 0) else {
+            return Err(code.refuse("its state is no scalar"));
+        };
+        let (from, to) = (code.constant(initial), code.define(value)?);
+        code.emit(Instruction::Copy { lanes: 1, from, step: 0, to });
+        registers.push(to);
+    }
+    Ok(registers)
 }
 
 /// Writes the combination of `value` with the element that `access` stands for.
@@ -142,15 +181,14 @@ fn read_counts(code: &mut Assembler<'_>, stage: &Stage) -> Result<Vec<Option<Reg
     Ok(counts)
 }
 
+/// Opens a loop for each of `axes`: an index, an extent, and a count at which it ends.
 fn open_loops(
     code: &mut Assembler<'_>,
-    indices: &[ValueId],
-    extents: &[i64],
-    ends: &[Option<Register>],
+    axes: impl Iterator<Item = (ValueId, i64, Option<Register>)>,
     order: Order,
-) -> Result<Vec<OpenLoop>, Error> {
-    let mut loops = Vec::new();
-    for ((&index, &extent), &end) in indices.iter().zip(extents).zip(ends) {
+    loops: &mut Vec<OpenLoop>,
+) -> Result<(), Error> {
+    for (index, extent, end) in axes {
         let index = code.define(index)?;
         let open = code.open_loop(extent, end, index, order);
         if end.is_some() {
@@ -158,7 +196,7 @@ fn open_loops(
         }
         loops.push(open);
     }
-    Ok(loops)
+    Ok(())
 }
 
 /// Writes the expressions of `block`; the registers of what it yields.
@@ -200,7 +238,10 @@ fn write_reduction(
         code.emit(Instruction::Copy { lanes: 1, from, step: 0, to });
         accumulators.push(to);
     }
-    let loops = open_loops(code, indices, &reduce.extents, ends, how.order)?;
+    let mut loops = Vec::new();
+    let axes = indices.iter().zip(&reduce.extents).zip(ends);
+    let axes = axes.map(|((index, extent), end)| (*index, *extent, *end));
+    open_loops(code, axes, how.order, &mut loops)?;
     let values = write_block(code, block)?;
     code.at(op);
     if values.len() != accumulators.len() {

@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::compute::counts::COUNTS;
-use crate::compute::{Combiner, Expression, Load, LoadIf, Reduce, Yield, tensor_of};
+use crate::compute::{Combiner, Expression, Load, LoadIf, Reduce, Scan, Yield, tensor_of};
 use crate::index::values::index_value;
 use crate::index::{Index, Indices, Range, Var};
 use crate::loops::phases::place_barriers;
@@ -48,6 +48,15 @@ struct ThreadPart {
     each: i64,
 }
 
+/// Where a value of the state of a scan is: a buffer with an element for each iteration of the loops
+/// within that over the steps.
+#[derive(Clone)]
+struct State {
+    buffer: ValueId,
+    dtype: DType,
+    indices: Vec<Index>,
+}
+
 pub(super) fn emit(schedule: &Schedule, flat: &Flat, nests: Nests) -> Result<Item, Refused> {
     let Nests { indices, counts, nests } = nests;
     let mut attached: FxHashMap<(Stage, Axis), Vec<usize>> = FxHashMap::default();
@@ -65,6 +74,7 @@ pub(super) fn emit(schedule: &Schedule, flat: &Flat, nests: Nests) -> Result<Ite
         out: Body::new(),
         buffers: FxHashMap::default(),
         scope: FxHashMap::default(),
+        states: FxHashMap::default(),
         facts: vec![],
         depth: 0,
         counts: counts.iter().copied().collect(),
@@ -110,6 +120,8 @@ pub(super) struct Emitter<'a> {
     pub(super) indices: Indices,
     pub(super) out: Body,
     buffers: FxHashMap<ValueId, Buffer>,
+    /// By scan, where the values of its state are while it runs.
+    states: FxHashMap<OpId, Vec<State>>,
     /// The counts of the function and the loops around, and the values of their variables.
     pub(super) scope: FxHashMap<Var, ValueId>,
     /// What the conditions around say: `index < bound`.
@@ -204,6 +216,7 @@ impl Emitter<'_> {
             self.schedule.update && result.is_some_and(|r| self.flat.outputs.contains(&r));
         let phase = match self.flat.body.view::<Reduce>(nest.op) {
             Some(_) if !updates => Phase::Whole,
+            None if self.flat.body.is::<Scan>(nest.op) => Phase::Whole,
             _ => Phase::Compute,
         };
         self.enter(nest, phase, 0, block, nest.guards.clone(), plain)
@@ -257,6 +270,7 @@ impl Emitter<'_> {
                 }
             };
         if starts {
+            self.state(nest, position, block);
             let of_elements = |guard: &&Guard| {
                 self.indices.vars(&guard.index).all(|var| {
                     let own = nest.loops.iter().find(|level| level.var == Some(var));
@@ -346,7 +360,7 @@ impl Emitter<'_> {
         }
         let Some(level) = nest.loops.get(position) else {
             return match phase {
-                Phase::Initialize => self.identity(nest, block),
+                Phase::Initialize => self.start(nest, block),
                 _ => self.element(nest, block),
             };
         };
@@ -543,6 +557,54 @@ impl Emitter<'_> {
         (0..=usize::from(both)).map(|region| self.out.region_block(op, region)).collect()
     }
 
+    /// Allocates the state of a scan, of which the loops from `position` on compute the elements.
+    fn state(&mut self, nest: &Nest, position: usize, block: BlockId) {
+        let Some(scan) = self.flat.body.view::<Scan>(nest.op) else { return };
+        let axes = &self.schedule.axes;
+        let lines = || {
+            nest.loops[position..].iter().filter(|level| !self.schedule.is_reduction(level.axis))
+        };
+        let shape: Vec<i64> = lines().map(|level| level.extent).collect();
+        let indices: Vec<Index> = lines()
+            .map(|level| level.var.map_or(Index::constant(0), |var| self.indices.of_var(var)))
+            .collect();
+        // Registers have constant indices.
+        let is_spelt_out = lines().all(|level| {
+            level.extent == 1
+                || matches!(axes[level.axis.0].kind, ForKind::Vectorized | ForKind::Unrolled)
+        });
+        let scope = if is_spelt_out { Scope::Register } else { Scope::Local };
+        let mut states = Vec::with_capacity(scan.initial.len());
+        for initial in &scan.initial {
+            let dtype = initial.dtype();
+            let alloc = Alloc { shape: shape.clone(), dtype, scope, offset: None };
+            let ty = [Type::tensor(shape.iter().copied(), dtype)];
+            let attrs = <Alloc as OpFields<ValueId>>::attrs(&alloc);
+            let name = <Alloc as OpFields<ValueId>>::NAME;
+            let op = self.insert(block, OpParts::new(name, &[], &ty).attrs(attrs));
+            let buffer = self.out.result(op, 0);
+            let name = Some(Symbol::new(&format!("{}_state", scan.name)));
+            self.out.set_name_hint(buffer, NameHint { name, ..NameHint::default() });
+            states.push(State { buffer, dtype, indices: indices.clone() });
+        }
+        self.states.insert(nest.op, states);
+    }
+
+    /// Writes what is there before the first iteration of a reduction or scan.
+    fn start(&mut self, nest: &Nest, block: BlockId) -> Result<(), Refused> {
+        let Some(scan) = self.flat.body.view::<Scan>(nest.op) else {
+            return self.identity(nest, block);
+        };
+        let states = self.states[&nest.op].clone();
+        let mut writer = self.writer(block);
+        for (state, initial) in states.iter().zip(&scan.initial) {
+            let initial = initial.element(0).ok_or("the state of a scan is no scalar")?;
+            let value = writer.e.constant(state.dtype, initial);
+            writer.set_state(state, value);
+        }
+        writer.finish()
+    }
+
     /// Writes the identity of a reduction to its element.
     fn identity(&mut self, nest: &Nest, block: BlockId) -> Result<(), Refused> {
         let reduce: Reduce =
@@ -565,9 +627,14 @@ impl Emitter<'_> {
         let flat = self.flat;
         let results: SmallVec<[ValueId; 2]> = flat.body.results(nest.op).collect();
         let streaming = self.schedule.is_streamed(nest.stage);
+        let states = self.states.get(&nest.op).cloned().unwrap_or_default(); // Scans have one.
         let mut writer = self.writer(block);
         let inner = flat.body.region_block(nest.op, 0);
-        let args = nest.spatial.iter().chain(&nest.reduction).cloned().map(Term::Index).collect();
+        let mut args: Vec<Term> =
+            nest.spatial.iter().chain(&nest.reduction).cloned().map(Term::Index).collect();
+        for state in &states {
+            args.push(Term::Value(writer.read_state(state)));
+        }
         let values = writer.block(inner, args)?;
         let values: Vec<ValueId> = values.into_iter().map(|term| writer.value(&term)).collect();
         let values = match flat.body.view::<Reduce>(nest.op) {
@@ -585,6 +652,9 @@ impl Emitter<'_> {
                 }
             }
         };
+        for (value, state) in values[results.len()..].iter().zip(&states) {
+            writer.set_state(state, *value);
+        }
         for (value, result) in values.into_iter().zip(results) {
             writer.store(value, result, &nest.spatial, streaming);
         }
@@ -706,6 +776,22 @@ impl Writer<'_> {
         (value, keepers.into_iter().chain(place).collect())
     }
 
+    /// The value of `state`.
+    fn read_state(&mut self, state: &State) -> ValueId {
+        let indices = self.state_place(state);
+        self.e.write(&Load { tensor: state.buffer, indices }, state.dtype)
+    }
+
+    fn set_state(&mut self, state: &State, value: ValueId) {
+        let indices = self.state_place(state);
+        self.store_at(value, state.buffer, indices, false);
+    }
+
+    fn state_place(&mut self, state: &State) -> Vec<ValueId> {
+        let indices = state.indices.iter();
+        indices.map(|index| self.value(&Term::Index(index.clone()))).collect()
+    }
+
     fn load(&mut self, tensor: ValueId, indices: &[Index]) -> ValueId {
         let terms: Vec<Term> = indices.iter().cloned().map(Term::Index).collect();
         self.load_terms(tensor, &terms, None)
@@ -730,6 +816,16 @@ impl Writer<'_> {
     fn store(&mut self, value: ValueId, tensor: ValueId, indices: &[Index], streaming: bool) {
         let terms: Vec<Term> = indices.iter().cloned().map(Term::Index).collect();
         let (buffer, indices) = self.place(tensor, &terms);
+        self.store_at(value, buffer, indices, streaming);
+    }
+
+    fn store_at(
+        &mut self,
+        value: ValueId,
+        buffer: ValueId,
+        indices: Vec<ValueId>,
+        streaming: bool,
+    ) {
         let store = Store { value, buffer, indices, streaming };
         let operands = store.operands();
         let parts = OpParts::new(Store::<ValueId>::NAME, &operands, &[]).attrs(store.attrs());

@@ -328,7 +328,7 @@ impl Schedule {
             axis.kind == crate::loops::ForKind::Serial && axis.pragmas.is_empty()
         });
         if state.relations.is_empty()
-            && state.leaves == state.roots
+            && state.leaves == self.declared(&state.roots)
             && plain
             && state.tensorized.is_none()
         {

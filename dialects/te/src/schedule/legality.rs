@@ -16,7 +16,7 @@ pub(crate) mod tensorize;
 
 use rustc_hash::FxHashMap;
 
-use super::state::{Attach, Refused, Schedule, Stage};
+use super::state::{Attach, Axis, Refused, Schedule, Stage};
 use crate::loops::ForKind;
 
 /// Loops nest at most this deep.
@@ -30,6 +30,23 @@ pub(crate) fn check_tensorized(schedule: &Schedule) -> Result<(), Refused> {
     let flat = flatten::flatten(schedule);
     let mut nests = bounds::bounds(schedule, &flat)?;
     tensorize::tensorize(schedule, &flat, &mut nests)
+}
+
+/// Refuses a schedule in which several threads take the steps of a scan.
+pub(crate) fn check_scans(schedule: &Schedule) -> Result<(), Refused> {
+    for stage in schedule.stages().filter(|stage| schedule.is_scan(*stage)) {
+        let steps = schedule.loops(stage).iter().skip_while(|axis| !schedule.is_reduction(**axis));
+        let shared = |axis: &&Axis| {
+            matches!(schedule.axes[axis.0].kind, ForKind::Parallel | ForKind::Thread)
+        };
+        if let Some(axis) = steps.into_iter().find(shared) {
+            let (axis, name) = (schedule.axis_name(*axis), schedule.stage_name(stage));
+            return Err(format!(
+                "`{axis}` is within the steps of `{name}`, which one thread takes"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a schedule in which a stage is read where it is not computed.
@@ -54,6 +71,9 @@ pub(crate) fn check_attachments(schedule: &Schedule) -> Result<(), Refused> {
         if let Some(vector) = vector {
             let vector = schedule.axis_name(*vector);
             return Err(format!("`{name}` would be computed in lanes of `{vector}`"));
+        }
+        if schedule.is_scan(stage) {
+            return Err(format!("`{name}` is a scan, which has loops of its own"));
         }
         if schedule.stages[consumer.0].attach == Attach::Inline {
             return Err(format!("`{name}` is computed at `{}`, which has no loops", at.0));

@@ -3,7 +3,7 @@
 use ir_core::{Body, ValueId};
 use rustc_hash::FxHashMap;
 
-use crate::compute::{Compute, Intrinsic, Return, Stage as StageView};
+use crate::compute::{Compute, Intrinsic, Return, Scan, Stage as StageView};
 use crate::index::Indices;
 use crate::loops::{ForKind, Scope};
 
@@ -188,9 +188,15 @@ impl Schedule {
         self.axes[axis.0].extent
     }
 
-    /// Whether `axis` belongs to a reduction.
+    /// Whether `axis` belongs to a reduction, or is the one along which a stage scans: whether its
+    /// iterations depend on one another.
     pub fn is_reduction(&self, axis: Axis) -> bool {
         self.axes[axis.0].reduction
+    }
+
+    /// Whether the elements of `stage` are computed one after the other along an axis.
+    pub fn is_scan(&self, stage: Stage) -> bool {
+        self.body.is::<Scan>(self.stages[stage.0].op)
     }
 
     /// Whether `stage` is computed in loops of its own, before what reads it.

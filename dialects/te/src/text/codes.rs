@@ -36,7 +36,8 @@ pub const CODES: &[Code] = &[
         title: "a stage yields the wrong values",
         explanation: "A stage yields one scalar; a reduction with `argmax` or `argmin` yields an \
                       index and a value, and one with `user(a, b)` one value for each identity, \
-                      of the identity's type. In braces, `yield a, b` ends the block.",
+                      of the identity's type. A scan yields its element and then the state \
+                      for the next. In braces, `yield a, b` ends the block.",
     },
     Code {
         code: RETURN,

@@ -6,7 +6,7 @@ use ir_core::{AttrDict, BlockId, Body, OpFields, OpId, Registry, Symbol, Traits,
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::compute::{Compute, Load, LoadIf, Reduce, Return, Yield};
+use crate::compute::{Compute, Load, LoadIf, Reduce, Return, Scan, Yield};
 use crate::loops::{Alloc, Atomic, Barrier, Broadcast, Call, Data, Extract, For, If, Ramp, Store};
 use crate::scalar::{Cast, Check, Constant, Reinterpret, ScalarOp, Select};
 
@@ -25,6 +25,7 @@ pub(crate) enum Form {
     Extract(Extract),
     Compute(Compute),
     Reduce(Reduce),
+    Scan(Scan),
     Yield(Yield),
     Return(Return),
     /// A loop and its further attributes.
@@ -41,7 +42,7 @@ pub(crate) enum Form {
 type Read = fn(&Body, OpId) -> Option<Form>;
 
 static READ: LazyLock<FxHashMap<Symbol, Read>> = LazyLock::new(|| {
-    let all: [(&str, Read); 22] = [
+    let all: [(&str, Read); 23] = [
         entry::<Constant>(|b, op| Some(Form::Constant(expression(b, op)?))),
         entry::<Cast>(|b, op| Some(Form::Cast(expression(b, op)?))),
         entry::<Reinterpret>(|b, op| Some(Form::Reinterpret(expression(b, op)?))),
@@ -66,6 +67,14 @@ static READ: LazyLock<FxHashMap<Symbol, Read>> = LazyLock::new(|| {
                 && results == result_count(&form)
                 && has_counts(b, &form.counts, indices);
             fits.then_some(Form::Reduce(form))
+        }),
+        entry::<Scan>(|b, op| {
+            let form: Scan = exactly(b, op, 1, &[1])?;
+            let axes = form.shape.len();
+            let fits = region_args(b, op, 0) == axes + form.initial.len()
+                && usize::try_from(form.axis).is_ok_and(|axis| axis < axes)
+                && has_counts(b, &form.counts, axes);
+            fits.then_some(Form::Scan(form))
         }),
         entry::<Yield>(|b, op| Some(Form::Yield(exactly(b, op, 0, &[0])?))),
         entry::<Return>(|b, op| {

@@ -22,8 +22,9 @@ use super::names::{Names, write_word};
 use super::operators::{
     CONDITION, LOOSEST, MINUS, PRIMARY, Precedence, call_name, infix, left_precedence, prefix,
 };
+use super::statements::SCAN;
 use crate::compute::counts::COUNTS;
-use crate::compute::{Combiner, Load, LoadIf, Reduce};
+use crate::compute::{Combiner, Load, LoadIf, Reduce, Scan};
 use crate::loops::{Alloc, For, ForKind, OUTPUTS, Scope};
 use crate::scalar::{Check, ScalarOp};
 use crate::schedule::default_name;
@@ -225,6 +226,10 @@ impl<'a> Printer<'a> {
                 self.reduce_head(op, &form);
                 return self.stage_body(op, &form.name);
             }
+            Some(Form::Scan(form)) => {
+                self.scan_head(op, &form);
+                return self.stage_body(op, &form.name);
+            }
             Some(Form::Yield(form)) => {
                 self.line.push(if form.values.is_empty() { "yield" } else { "yield " });
                 self.values(&form.values);
@@ -316,6 +321,7 @@ impl<'a> Printer<'a> {
         match Form::of(self.body, op) {
             Some(Form::Compute(form)) => self.define_stage(op, &form.name),
             Some(Form::Reduce(form)) => self.define_stage(op, &form.name),
+            Some(Form::Scan(form)) => self.define_stage(op, &form.name),
             _ => {}
         }
     }
@@ -366,6 +372,28 @@ impl<'a> Printer<'a> {
             self.close(')');
         }
         self.axes(&form.extents, &form.counts, op, form.shape.len(), true);
+        self.line.push(" ");
+    }
+
+    /// `cumsum[i < 8, j < 32] = scan(j, s = 0f) `.
+    fn scan_head(&mut self, op: OpId, form: &Scan) {
+        self.stage_head(&form.name, &form.shape, &form.counts, op);
+        self.line.push(SCAN);
+        self.open('(', true);
+        let args = self.body.block_args(self.body.region_block(op, 0));
+        let (indices, state) = args.split_at(form.shape.len());
+        // The form says that there is such an axis.
+        if let Some(axis) = usize::try_from(form.axis).ok().and_then(|axis| indices.get(axis)) {
+            self.names.write(*axis, self.line.text());
+        }
+        for (number, (arg, initial)) in state.iter().zip(&form.initial).enumerate() {
+            self.separate(number + 1);
+            self.names.define_index(self.body, *arg);
+            self.names.write(*arg, self.line.text());
+            self.line.push(" = ");
+            self.constant(initial);
+        }
+        self.close(')');
         self.line.push(" ");
     }
 

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use super::codes;
 use super::forms::{needs_end, result_count};
 use super::parser::{Parser, Word};
-use crate::compute::{Combiner, Compute, Reduce, Return, Yield};
+use crate::compute::{Combiner, Compute, Reduce, Return, Scan, Yield};
 use crate::loops::{Alloc, Atomic, Barrier, Call, Data, For, ForKind, If, Scope, Store};
 use crate::scalar::dtype_of;
 
@@ -52,9 +52,17 @@ struct Stage {
 }
 
 enum StageForm {
-    Compute { shape: Vec<i64>, counts: Vec<i64> },
+    Compute {
+        shape: Vec<i64>,
+        counts: Vec<i64>,
+    },
     Reduce(Reduce),
+    /// Its element type is that of what its block yields.
+    Scan(Scan),
 }
+
+/// The word of a stage whose elements follow one another.
+pub(super) const SCAN: &str = "scan";
 
 /// What was current around a block.
 struct Outer {
@@ -552,7 +560,16 @@ impl Parser<'_, '_, '_> {
             true => self.combiner(),
             false => None,
         };
+        let mut state: Vec<(Symbol, TensorData)> = vec![];
         let form = match combiner {
+            None if after == TokenKind::LeftParen && self.cursor.at_word(SCAN) => {
+                let axis;
+                (axis, state) = self.scan(&axes)?;
+                let initial = state.iter().map(|(_, initial)| initial.clone()).collect();
+                let (name, counts) = (name.as_str().to_string(), counts(&axes));
+                let dtype = DType::FLOAT32;
+                StageForm::Scan(Scan { name, shape, dtype, axis, initial, counts })
+            }
             None => StageForm::Compute { shape, counts: counts(&axes) },
             Some(combiner) => {
                 let mut identity = Vec::new();
@@ -575,6 +592,7 @@ impl Parser<'_, '_, '_> {
         };
         let (op_name, results) = match &form {
             StageForm::Compute { .. } => (<Compute as OpFields<ValueId>>::NAME, 1),
+            StageForm::Scan(_) => (<Scan as OpFields<ValueId>>::NAME, 1),
             StageForm::Reduce(form) => (<Reduce as OpFields<ValueId>>::NAME, result_count(form)),
         };
         let unknown = vec![Type::unknown(); results];
@@ -584,6 +602,9 @@ impl Parser<'_, '_, '_> {
         let braces = self.cursor.eat(TokenKind::LeftBrace);
         let outer = self.enter(op, 0);
         self.bind_axes(&axes);
+        for (name, initial) in &state {
+            self.bind_index(*name, initial.ty());
+        }
         if braces {
             self.open.push(Open { owner: Owner::Stage(stage), op, outer, margin });
             return Ok(());
@@ -595,6 +616,29 @@ impl Parser<'_, '_, '_> {
         result?;
         self.define_stage(op, &stage);
         Ok(())
+    }
+
+    /// `scan(j, s = 0f)`: the number of the axis, and the values of the state.
+    fn scan(&mut self, axes: &[Axis]) -> Result<(i64, Vec<(Symbol, TensorData)>), Failed> {
+        self.cursor.bump();
+        self.cursor.expect(TokenKind::LeftParen)?;
+        let token = self.cursor.expect(TokenKind::Identifier)?;
+        let name = Symbol::new(self.cursor.text_of(token));
+        let Some(axis) = axes.iter().position(|axis| axis.name == name) else {
+            let place = self.cursor.span_of(token);
+            let found = Diagnostic::error(codes::STAGE, format!("the stage has no index `{name}`"));
+            let found = found.at(place).help("a scan goes along one of the indices of its stage");
+            return Err(self.cursor.report(found));
+        };
+        let mut state = Vec::new();
+        while self.cursor.eat(TokenKind::Comma) {
+            let token = self.cursor.expect(TokenKind::Identifier)?;
+            let name = Symbol::new(self.cursor.text_of(token));
+            self.cursor.expect(TokenKind::Equal)?;
+            state.push((name, self.constant_value()?));
+        }
+        self.cursor.expect(TokenKind::RightParen)?;
+        Ok((axis as i64, state))
     }
 
     /// `combine(a, b) {`.
@@ -648,16 +692,28 @@ impl Parser<'_, '_, '_> {
     /// Checks what the first block of `stage` yields, and types its results.
     fn yields(&mut self, op: OpId, stage: &Stage) -> Result<(), Failed> {
         let types = self.yielded(stage)?;
-        let count = self.body.result_count(op);
+        let state = match &stage.form {
+            StageForm::Scan(form) => form.initial.len(),
+            _ => 0,
+        };
+        let count = self.body.result_count(op) + state;
         let plural = |count: usize| if count == 1 { "" } else { "s" };
         if types.len() != count {
             let found = types.len();
-            let message = format!(
-                "the stage `{}` has {count} result{}, but yields {found} value{}",
-                stage.name,
-                plural(count),
-                plural(found)
-            );
+            let message = match state {
+                0 => format!(
+                    "the stage `{}` has {count} result{}, but yields {found} value{}",
+                    stage.name,
+                    plural(count),
+                    plural(found)
+                ),
+                _ => format!(
+                    "the stage `{}` has an element and a state of {state}, but yields {found} \
+                     value{}",
+                    stage.name,
+                    plural(found)
+                ),
+            };
             let place = self.cursor.span_of(stage.token);
             return Err(self.cursor.report(Diagnostic::error(codes::STAGE, message).at(place)));
         }
@@ -682,10 +738,14 @@ impl Parser<'_, '_, '_> {
                 (shape, OpFields::<ValueId>::attrs(&form))
             }
             (StageForm::Reduce(form), _) => (&form.shape, OpFields::<ValueId>::attrs(form)),
-            (StageForm::Compute { .. }, _) => return Err(Failed),
+            (StageForm::Scan(form), &[dtype, ..]) => {
+                let form = Scan { dtype, ..form.clone() };
+                (&form.shape.clone(), OpFields::<ValueId>::attrs(&form))
+            }
+            (StageForm::Compute { .. } | StageForm::Scan(_), _) => return Err(Failed),
         };
         self.body.set_attrs(op, attrs);
-        for (index, dtype) in dtypes.into_iter().enumerate() {
+        for (index, dtype) in dtypes.into_iter().take(count - state).enumerate() {
             let result = self.body.result(op, index);
             self.body.set_ty(result, Type::tensor(shape.iter().copied(), dtype));
             self.hint(result, stage.name);

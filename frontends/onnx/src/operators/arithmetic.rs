@@ -78,7 +78,7 @@ pub(super) const OPERATORS: &[Operator] = &[
         let one = cx.scalar_like(1.0, &data)?;
         cx.op("divide", &[&one, &data])
     }),
-    one("Round", "`floor` and `where`: ties go to even numbers", round),
+    one("Round", "`round_even`", round),
     one("Sign", "`sign`", |cx| cx.unary("sign")),
     one("Sin", "`sin`", |cx| cx.unary("sin")),
     one("Sinh", "`sinh`", |cx| cx.unary("sinh")),
@@ -172,14 +172,5 @@ pub(super) fn round_to_even(cx: &mut Cx<'_, '_>, data: &Value) -> Result<Value, 
     if cx.dtype(data)?.is_integer() {
         return Ok(data.clone());
     }
-    let below = cx.op("floor", &[data])?;
-    let above = cx.with_scalar("add", &below, 1.0)?;
-    let part = cx.op("subtract", &[data, &below])?;
-    let half = cx.with_scalar("multiply", &above, 0.5)?;
-    let half = cx.op("floor", &[&half])?;
-    let even = cx.with_scalar("multiply", &half, 2.0)?;
-    let is_less = cx.with_scalar("less", &part, 0.5)?;
-    let is_more = cx.with_scalar("greater", &part, 0.5)?;
-    let upper = cx.op("where", &[&is_more, &above, &even])?;
-    cx.op("where", &[&is_less, &below, &upper])
+    cx.op("round_even", &[data])
 }

@@ -18,7 +18,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     ),
     one(
         "QuantizeLinear",
-        "`divide`, rounded to even numbers, `add`, `clip`, `cast`; with blocks, `repeat`",
+        "`divide`, `round_even`, `add`, `clip`, `cast`; with blocks, `repeat`",
         quantize,
     ),
     one(
@@ -32,7 +32,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     ),
     many(
         "DynamicQuantizeLinear",
-        "`min`, `max`, `divide`, rounded to even numbers, `clip`, `cast`",
+        "`min`, `max`, `divide`, `round_even`, `clip`, `cast`",
         dynamic_quantize,
     ),
     one("MatMulInteger", "`cast` to `int32`, `subtract`, `nn.matmul`", |cx| {
@@ -42,7 +42,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     one(
         "QLinearConv",
         "`cast` to `int32`, `subtract`, `nn.conv1d`, `nn.conv2d` or `nn.conv3d`, `nn.bias_add`, `multiply`, \
-        rounded to even numbers, `clip`, `cast`",
+        `round_even`, `clip`, `cast`",
         |cx| {
             let (data, weight) = (without_zero(cx, 0, 2, 0)?, channel_wise(cx, 3, 5)?);
             let spatial = cx.rank(&data)? as i64 - 2;
@@ -57,7 +57,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     ),
     one(
         "QLinearMatMul",
-        "`cast` to `int32`, `subtract`, `nn.matmul`, `multiply`, rounded to even numbers, `clip`, `cast`",
+        "`cast` to `int32`, `subtract`, `nn.matmul`, `multiply`, `round_even`, `clip`, `cast`",
         |cx| {
             let (a, b) = (without_zero(cx, 0, 2, 1)?, without_zero(cx, 3, 5, 0)?);
             let product = matmul(cx, &a, &b)?;

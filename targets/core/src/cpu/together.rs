@@ -18,6 +18,7 @@ impl Rules<'_> {
             schedule.is_output(*stage)
                 && schedule.is_root(*stage)
                 && reduce(schedule, *stage).is_none()
+                && !schedule.is_scan(*stage)
                 && self.spatial(*stage).first() == Some(&first)
                 && is_before(*stage)
         });

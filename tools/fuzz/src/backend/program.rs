@@ -122,6 +122,7 @@ const STEPS: [(&str, Takes); 97] = [
     ("floor(%a)", Floats),
     ("ceil(%a)", Floats),
     ("round(%a)", Floats),
+    ("round_even(%a)", Floats),
     ("trunc(%a)", Floats),
     ("isnan(%a)", Floats),
     ("isfinite(%a)", Floats),
