@@ -98,7 +98,7 @@ impl Takes {
 /// What operators are like: calls on `%a`; `%b`, of the same type; `%c`, truths of its shape; `%r`,
 /// which has one element in place of some; `%m`, rows of its length; `%k`, a filter; `%i`, places
 /// of its shape.
-const STEPS: [(&str, Takes); 97] = [
+const STEPS: [(&str, Takes); 98] = [
     ("add(%a, %b)", Numbers),
     ("subtract(%a, %b)", Numbers),
     ("multiply(%a, %b)", Numbers),
