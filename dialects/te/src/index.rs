@@ -340,7 +340,7 @@ impl Indices {
     pub fn joined(&mut self, index: &Index) -> Index {
         let mut joined = index.clone();
         let mut below = Atom(u32::MAX);
-        // What an atom is made of stands in lower rows: each row is looked at once.
+        // What an atom is made of stands in lower rows, so this ends.
         while let Some((atom, factor)) = joined.last_remainder(below, &self.atoms) {
             below = atom;
             let AtomData::Remainder(inner, by) = self.atoms[atom.0 as usize].clone() else {
@@ -353,6 +353,8 @@ impl Indices {
                     Index { terms: SmallVec::from_slice(&[(atom, factor)]), constant: 0 };
                 joined =
                     joined.difference(&remainder).difference(&whole).plus_scaled(&inner, factor);
+                // What joined may be the quotient that another remainder lacked.
+                below = Atom(u32::MAX);
             }
         }
         joined
