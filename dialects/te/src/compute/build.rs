@@ -220,11 +220,10 @@ impl ComputeBuilder {
             let (indices, state) = args.split_at(shape.len());
             step(e, indices, state)
         });
-        for (number, state) in
-            self.body.block_args(block)[shape.len()..].to_vec().into_iter().enumerate()
-        {
+        let args = self.body.block_args(block).to_vec();
+        for (number, state) in args[shape.len()..].iter().enumerate() {
             let name = if number == 0 { "state".to_string() } else { format!("state{number}") };
-            self.name_value(state, &name);
+            self.name_value(*state, &name);
         }
         if dtypes.len() != 1 + initial.len() {
             let (expected, found) = (1 + initial.len(), dtypes.len());
