@@ -41,11 +41,31 @@ pub struct Point {
     pub module: Module,
 }
 
-/// Numbers that programs do not mention, small and large.
-const PRIMES: [i64; 19] = [3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71];
+/// Numbers that programs do not mention, small and large. There is a prime number of them, as of the first
+/// [`FEW`].
+const PRIMES: [i64; 53] = [
+    3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97,
+    101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191, 193,
+    197, 199, 211, 223, 227, 229, 233, 239, 241, 251,
+];
 
-/// The extents that a program is lowered for: `first`, and then others, out of `primes`.
-pub(crate) fn points(first: &[i64], primes: &[i64; 19]) -> Vec<Vec<i64>> {
+/// How many numbers suffice for up to [`MOST_OF_FEW`] extents.
+const FEW: usize = 19;
+
+/// The most extents for which few numbers suffice.
+pub(crate) const MOST_OF_FEW: usize = 4;
+
+/// The most extents for which 53 numbers suffice.
+pub(crate) const MOST_EXTENTS: usize = 8;
+
+/// The numbers of which so many extents are taken.
+fn primes(extents: usize) -> &'static [i64] {
+    if extents <= MOST_OF_FEW { &PRIMES[..FEW] } else { &PRIMES }
+}
+
+/// The extents that a program is lowered for: `first`, and then others, out of `primes`, of which there is a
+/// prime number.
+pub(crate) fn points(first: &[i64], primes: &[i64]) -> Vec<Vec<i64>> {
     let others = 1..formula::least_points(first.len()) as i64;
     let prime = |point: i64, extent: i64| {
         primes[(4 * point + 7 * extent + point * extent) as usize % primes.len()]
@@ -115,7 +135,7 @@ pub fn split(
     let function = module.get("main").and_then(|main| main.signature.ty.as_function());
     let params = function.map_or(&[][..], |function| &function.params);
     let mut all = Vec::new();
-    for extents in points(&most, &PRIMES) {
+    for extents in points(&most, primes(most.len())) {
         let known = |(dim, name): (&Dim, &Option<String>)| {
             let number = used.iter().position(|bound| Some(&bound.name) == name.as_ref());
             number.map_or(*dim, |number| Dim::Known(extents[number]))

@@ -144,8 +144,8 @@ struct Lowering<'a> {
     /// They by the fingerprints of their bodies.
     equal: FxHashMap<Fingerprint, Symbol>,
     /// The kernels of operators on tensors of unknown extents, by the fingerprints of these as a function,
-    /// of whose last parameters so many decide extents.
-    open: FxHashMap<(Fingerprint, usize), Option<Rc<OpenKernels>>>,
+    /// of whose last parameters so many decide extents; or why there are none.
+    open: FxHashMap<(Fingerprint, usize), Result<Rc<[OpenKernels]>, Rc<str>>>,
 }
 
 /// A function of the program.

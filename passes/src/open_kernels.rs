@@ -14,10 +14,10 @@
 mod alone;
 mod assumptions;
 
-use ir_core::{DType, TensorData};
+use ir_core::{DType, TensorData, ValueId};
 use te::compute::counts::OPEN;
 use te::compute::parts::{Part, Source};
-use te::compute::{ComputeBuilder, Tensor};
+use te::compute::{ComputeBuilder, Expression, Tensor};
 
 pub(crate) use alone::Alone;
 use assumptions::{Assumed, Assumption};
@@ -55,6 +55,8 @@ pub(crate) struct OpenKernels {
     pub(crate) assumption: Assumption,
     /// The least that each variable is.
     pub(crate) least: Vec<i64>,
+    /// Of each variable others: where one of them is 0, it may be 0, too.
+    pub(crate) unless: Vec<Vec<usize>>,
     /// The most that each is.
     pub(crate) most: Vec<i64>,
     /// What each of the counts of the kernels is.
@@ -79,53 +81,39 @@ impl OpenKernels {
         let mut results = Vec::new();
         if self.is_assumed() {
             let fits = builder.compute("fits", &[], |e, _| {
-                let mut all = None;
+                let mut conditions = vec![];
                 for axis in 0..axes {
                     let value = e.load(&extents[axis], &[]);
-                    let variable = match self.assumption[axis] {
-                        Assumed::Variable(variable) => variable,
+                    match self.assumption[axis] {
                         Assumed::Known(known) => {
                             let known = e.index(known);
-                            let condition = e.eq(value, known);
-                            all = Some(all.map_or(condition, |all| e.and(all, condition)));
-                            continue;
+                            conditions.push(e.eq(value, known));
                         }
-                    };
-                    let first = self.first(variable);
-                    let (least, most) = (self.least[variable], self.most[variable]);
-                    let is_element = self.places.is_element(axis);
-                    let mut conditions = vec![];
-                    if first != axis {
-                        let other = e.load(&extents[first], &[]);
-                        conditions.push(e.eq(value, other));
-                    } else {
-                        if least > 0 || is_element {
-                            let least = e.index(least);
-                            conditions.push(e.ge(value, least));
+                        assumed => {
+                            let variable = assumed.variable().expect("it is no number");
+                            conditions.extend(self.conditions(e, &extents, axis, variable));
                         }
-                        if most < LONGEST || is_element {
-                            let most = e.index(most);
-                            conditions.push(e.le(value, most));
-                        }
-                    }
-                    for condition in conditions {
-                        all = Some(all.map_or(condition, |all| e.and(all, condition)));
                     }
                 }
+                let all = conditions.into_iter().reduce(|all, one| e.and(all, one));
                 all.unwrap_or_else(|| e.constant(DType::BOOL, ir_core::Scalar::Int(1)))
             });
             results.push(fits);
         }
-        for formula in self.counts.iter().filter(|formula| formula.as_extent().is_none()) {
+        for formula in self.counts.iter().filter(|formula| self.place(formula).is_none()) {
             results.push(builder.compute("count", &[], |e, _| {
-                let most = e.index(OPEN + 1);
+                let (zero, most) = (e.index(0), e.index(OPEN + 1));
                 let mut sum = e.index(formula.constant);
                 for (of, factor) in &formula.terms {
                     let mut term = None;
                     for variable in of {
-                        let value = e.load(&extents[self.first(*variable)], &[]);
-                        // What is larger than any count stays so.
-                        let value = e.min(value, most);
+                        let value = self.variable(e, &extents, *variable);
+                        // What is larger than any count stays so, and so does what is less than none.
+                        let mut value = e.min(value, most);
+                        if self.is_element(*variable) {
+                            let least = e.index(-OPEN - 1);
+                            value = e.max(value, least);
+                        }
                         term = Some(match term {
                             None => value,
                             Some(term) => {
@@ -138,7 +126,7 @@ impl OpenKernels {
                     let term = e.mul_index(term, *factor);
                     sum = e.add(sum, term);
                 }
-                sum
+                e.max(sum, zero)
             }));
         }
         if results.is_empty() {
@@ -148,19 +136,89 @@ impl OpenKernels {
         Some(Function { name: "extents".to_string(), item, constants: vec![] })
     }
 
+    /// What is asked of the number at the place `axis`, which `variable` decides.
+    fn conditions(
+        &self,
+        e: &mut Expression<'_>,
+        numbers: &[Tensor],
+        axis: usize,
+        variable: usize,
+    ) -> Vec<ValueId> {
+        let value = e.load(&numbers[axis], &[]);
+        let first = self.first(variable);
+        if first != axis {
+            let other = e.load(&numbers[first], &[]);
+            return vec![e.eq(value, other)];
+        }
+        let (mut conditions, own) = (vec![], self.variable(e, numbers, variable));
+        if let Assumed::Multiple { step, rest, .. } = self.assumption[axis] {
+            let whole = e.mul_index(own, step);
+            let rest = e.index(rest);
+            let again = e.add(whole, rest);
+            conditions.push(e.eq(value, again));
+        }
+        let (least, most) = (self.least[variable], self.most[variable]);
+        if least > self.unbounded(variable) {
+            let least = e.index(least);
+            let mut condition = e.ge(own, least);
+            for other in &self.unless[variable] {
+                let (other, zero) = (self.variable(e, numbers, *other), e.index(0));
+                let is_empty = e.eq(other, zero);
+                condition = e.or(condition, is_empty);
+            }
+            conditions.push(condition);
+        }
+        if most < LONGEST || self.is_element(variable) {
+            let most = e.index(most);
+            conditions.push(e.le(own, most));
+        }
+        conditions
+    }
+
+    /// What `variable` is where places have these numbers.
+    fn variable(&self, e: &mut Expression<'_>, numbers: &[Tensor], variable: usize) -> ValueId {
+        let first = self.first(variable);
+        let value = e.load(&numbers[first], &[]);
+        match self.assumption[first] {
+            Assumed::Multiple { step, rest, .. } => {
+                let rest = e.index(rest);
+                let multiple = e.sub(value, rest);
+                let step = e.index(step);
+                e.scalar(te::scalar::ScalarOp::FloorDiv, &[multiple, step])
+            }
+            _ => value,
+        }
+    }
+
+    /// The place whose number `formula` is, where it is one.
+    pub(crate) fn place(&self, formula: &Formula) -> Option<usize> {
+        let place = self.first(formula.as_extent()?);
+        matches!(self.assumption[place], Assumed::Variable(_)).then_some(place)
+    }
+
     /// Whether extents of operands may be others than the kernels are written for.
     pub(crate) fn is_assumed(&self) -> bool {
         let axes = 0..self.assumption.len();
-        self.least.iter().any(|least| *least > 0)
+        self.least.iter().enumerate().any(|(variable, least)| *least > self.unbounded(variable))
             || self.most.iter().any(|most| *most < LONGEST)
             || self.least.len() < self.assumption.len()
+            || self.assumption.iter().any(|one| matches!(one, Assumed::Multiple { .. }))
             || axes.into_iter().any(|axis| self.places.is_element(axis))
     }
 
-    /// The first axis whose extent is `variable`.
-    pub(crate) fn first(&self, variable: usize) -> usize {
-        let assumed = Assumed::Variable(variable);
-        let first = self.assumption.iter().position(|other| *other == assumed);
+    /// Whether `variable` is an element, which may be less than 0.
+    fn is_element(&self, variable: usize) -> bool {
+        self.places.is_element(self.first(variable))
+    }
+
+    /// The least number that says that `variable` may be any.
+    fn unbounded(&self, variable: usize) -> i64 {
+        if self.is_element(variable) { -LONGEST } else { 0 }
+    }
+
+    /// The first place that `variable` decides.
+    fn first(&self, variable: usize) -> usize {
+        let first = self.assumption.iter().position(|other| other.variable() == Some(variable));
         first.expect("a variable is the extent of an axis")
     }
 }

@@ -1,6 +1,9 @@
 //! Programs on extents without bounds, compiled once, give what the interpreter gives for any: those that
 //! are as kernels assume, and others, which whoever runs the program computes.
 //!
+//! In a package nobody does, so that an operator that has no kernel, though it should, and a call that no kernel
+//! is for, though one should be, are errors there. Programs say which have none, and which calls are others.
+//!
 //! `PROPTEST_CASES` sets how many random programs.
 
 mod compiled;
@@ -13,27 +16,46 @@ use runtime::{BuildOptions, Program};
 /// Programs, each with the shapes that it is called with.
 const PROGRAMS: &str = include_str!("open_kernels/programs.relay");
 
-/// A program of [`PROGRAMS`], and the shapes of the inputs of each call.
+/// A program of [`PROGRAMS`], and its calls.
+#[derive(Default)]
 struct Case {
     name: String,
     text: String,
-    calls: Vec<Vec<Vec<i64>>>,
+    calls: Vec<Call>,
+    /// The operators that have no kernels.
+    evaluated: Vec<String>,
 }
 
-/// The cases: after a line `// === name`, lines `// CALL: (3, 4) ()`, and the program.
+/// The shapes of the inputs of a call.
+struct Call {
+    shapes: Vec<Vec<i64>>,
+    /// Whether no kernels are for these, so that what they compute is left to whoever runs the program.
+    is_other: bool,
+}
+
+/// The cases: after a line `// === name`, lines `// CALL: (3, 4) ()`, or `// OTHER:` where kernels are not
+/// for the extents, `// EVALUATED: ` and an operator that has no kernel, and the program.
 fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     for line in PROGRAMS.lines() {
         if let Some(name) = line.strip_prefix("// === ") {
-            cases.push(Case { name: name.to_string(), text: String::new(), calls: vec![] });
-        } else if let (Some(case), Some(call)) = (cases.last_mut(), line.strip_prefix("// CALL:")) {
+            cases.push(Case { name: name.to_string(), ..Case::default() });
+            continue;
+        }
+        let Some(case) = cases.last_mut() else { continue };
+        let call = line.strip_prefix("// CALL:").map(|call| (call, false));
+        if let Some(operator) = line.strip_prefix("// EVALUATED: ") {
+            case.evaluated.push(operator.to_string());
+        } else if let Some((call, is_other)) =
+            call.or_else(|| Some((line.strip_prefix("// OTHER:")?, true)))
+        {
             let shapes = call.split('(').skip(1).map(|shape| {
                 let inner = shape.split(')').next().expect("a shape ends");
                 let extents = inner.split(',').map(str::trim).filter(|extent| !extent.is_empty());
                 extents.map(|extent| extent.parse().expect("an extent")).collect()
             });
-            case.calls.push(shapes.collect());
-        } else if let Some(case) = cases.last_mut() {
+            case.calls.push(Call { shapes: shapes.collect(), is_other });
+        } else {
             case.text += &format!("{line}\n");
         }
     }
@@ -101,35 +123,68 @@ fn random_case(seed: u64) -> Case {
     let some = [[0, 3], [1, 1], [5, 7], [1, 6], [33, 18]];
     let calls = some.iter().map(|extents| {
         let other = if random.one_in(5) { vec![1, extents[1]] } else { extents.to_vec() };
-        vec![extents.to_vec(), other, vec![]]
+        Call { is_other: false, shapes: vec![extents.to_vec(), other, vec![]] }
     });
-    Case { name: format!("random-{seed}"), text, calls: calls.collect() }
+    // What has several open extents has none.
+    let evaluated = vec!["shape_of".to_string()];
+    Case { name: format!("random-{seed}"), text, calls: calls.collect(), evaluated }
 }
 
-fn agrees(interpret: bool) {
+/// How a program runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Compiled,
+    Interpreted,
+    Packaged,
+}
+
+/// What a package says of a call that kernels are not for.
+const OTHERS: &str = "are others than its kernel is written for";
+
+fn agrees(way: Way) {
     let registry = tools::registry();
     let target = runtime::target("c{threads=1}", &registry).expect("it exists");
-    let mut wrong = Vec::new();
+    let (mut wrong, mut by_kernels, mut by_others) = (Vec::new(), 0, 0);
     let seeds = std::env::var("PROPTEST_CASES").ok().and_then(|number| number.parse().ok());
     for case in cases().into_iter().chain((0..seeds.unwrap_or(16)).map(random_case)) {
         let module = module(&case, &registry);
-        let options = BuildOptions { interpret, ..BuildOptions::new(&*target) };
+        let (interpret, packaged) = (way == Way::Interpreted, way == Way::Packaged);
+        let options = BuildOptions { interpret, packaged, ..BuildOptions::new(&*target) };
         let built = Program::build(module.clone(), &registry, &options, &mut Diagnostics::new());
+        let evaluated = if packaged { &case.evaluated[..] } else { &[] };
+        let is_random = case.name.starts_with("random");
         let mut program = match built {
-            Ok((program, _)) => program,
+            Ok((program, _)) => {
+                let missing = evaluated.iter().map(|name| format!("`{name}` has a kernel"));
+                let missing = missing.filter(|_| !is_random);
+                wrong.extend(missing.map(|fault| format!("{}: {fault}", case.name)));
+                program
+            }
             Err(errors) => {
-                wrong.push(format!("{}: {}", case.name, messages(&errors)));
+                let is_expected = errors.iter().all(|error| {
+                    let of = |name: &String| error.message.starts_with(&format!("`{name}` has no"));
+                    evaluated.iter().any(of)
+                });
+                if !is_expected {
+                    wrong.push(format!("{}: {}\n{}", case.name, messages(&errors), case.text));
+                }
                 continue;
             }
         };
         assert!(!case.calls.is_empty(), "{} is not called", case.name);
-        let is_random = case.name.starts_with("random");
-        for (number, shapes) in case.calls.iter().enumerate() {
+        for (number, Call { shapes, is_other }) in case.calls.iter().enumerate() {
             let inputs = inputs(&module, shapes);
             let expected = Interpreter::new(&module, &registry).call("main", inputs.clone());
             let ran = program.set_arguments(&inputs).and_then(|()| program.run());
             let found = ran.and_then(|()| program.result());
+            let is_ended =
+                packaged && found.as_ref().is_err_and(|errors| messages(errors).contains(OTHERS));
+            if packaged && expected.is_ok() {
+                *if is_ended { &mut by_others } else { &mut by_kernels } += 1;
+            }
             let fault = match (&expected, &found) {
+                (Ok(_), Err(_)) if is_ended && (*is_other || is_random) => None,
+                (Ok(_), Ok(_)) if packaged && *is_other => Some("kernels are for it".to_string()),
                 (Ok(expected), Ok(found)) => {
                     approx_equal(found, expected, 1e-4, 1e-4).err().map(|error| error.to_string())
                 }
@@ -145,17 +200,27 @@ fn agrees(interpret: bool) {
             );
         }
     }
+    if way == Way::Packaged {
+        eprintln!("{by_kernels} calls by kernels, {by_others} of extents that kernels are not for");
+    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 fn compiled_programs_take_any_extents() {
     if compiler().is_some() {
-        agrees(false);
+        agrees(Way::Compiled);
     }
 }
 
 #[test]
 fn loops_take_any_extents() {
-    agrees(true);
+    agrees(Way::Interpreted);
+}
+
+#[test]
+fn packages_take_the_extents_that_kernels_are_for() {
+    if compiler().is_some() {
+        agrees(Way::Packaged);
+    }
 }

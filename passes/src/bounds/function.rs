@@ -285,7 +285,8 @@ pub(crate) fn open(points: &[Vec<i64>], functions: &[&Item]) -> Result<Counted, 
 }
 
 /// Why an extent is no count.
-const NO_FORMULA: &str = "an extent of it is no sum of products of the extents that are open";
+pub(crate) const NO_FORMULA: &str =
+    "an extent of it is no sum of products of the extents that are open";
 
 /// What stands for open count `number`.
 fn open_bound_of(number: usize) -> Result<i64, String> {

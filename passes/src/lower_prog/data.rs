@@ -101,11 +101,10 @@ impl Data {
     ) -> Result<Vec<Type>, Problem> {
         match ty.data() {
             TypeData::Tensor(tensor) => match tensor_problem(ty, ty) {
-                Some(Problem::Type(_))
-                    if tensor.rank() <= prog::MOST_OPEN_AXES && tensor.dtype.lanes() == 1 =>
-                {
-                    Ok(vec![prog::opened(ty)])
+                Some(Problem::Type(_)) if tensor.rank() > prog::MOST_OPEN_AXES => {
+                    Err(Problem::Axes(ty, prog::MOST_OPEN_AXES))
                 }
+                Some(Problem::Type(_)) if tensor.dtype.lanes() == 1 => Ok(vec![prog::opened(ty)]),
                 Some(problem) => Err(problem),
                 None => Ok(vec![ty]),
             },

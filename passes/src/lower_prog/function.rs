@@ -288,7 +288,7 @@ impl<'w, 'a> Writer<'w, 'a> {
                         };
                         let types = self.lowering.flat(body.ty(value))?;
                         let Given { values, otherwise } =
-                            self.sized(&kernels, (inputs, vec![]), &types, to, loc);
+                            self.sized(&kernels, (&inputs, &[]), &types, to, loc);
                         if self.lowering.packaged {
                             self.fails(&kernels, otherwise, loc);
                         } else if let Some(to) = otherwise {

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use ir_core::{BlockId, Body, InsertPoint, Loc, OpId, OpParts, Symbol, TensorData, Type, ValueId};
+use relay::define::Define;
 use relay::interpreter::Evaluate;
 use relay::language::{Constant, Fn, fn_attributes, fn_params, is_primitive, short_name, yielded};
 
@@ -106,14 +107,14 @@ impl Writer<'_, '_> {
         &mut self,
         kernel: OpId,
         args: &[ValueId],
-    ) -> Option<Rc<OpenKernels>> {
+    ) -> Option<Rc<[OpenKernels]>> {
         let body = self.body;
         let block = body.region_block(kernel, 0);
         let params = fn_params(body, kernel).iter().zip(args);
         let params: Vec<_> = params.map(|(param, arg)| (*param, body.ty(*arg))).collect();
         let ops: Vec<OpId> =
             body.block_ops(block).filter(|op| body.result_count(*op) > 0).collect();
-        self.open_kernels(body, &ops, (&params, &[]), &[], yielded(body, block)?)
+        self.open_kernels(body, &ops, (&params, &[]), &[], yielded(body, block)?).ok()
     }
 
     /// Computes the operator `op` of `body`: by compute functions where it has some, else while the program
@@ -136,13 +137,12 @@ impl Writer<'_, '_> {
             true => None,
             false => Some(Function::of_operator(registry, body, op)),
         };
-        let problem = match compiled {
+        let refused = match compiled {
             Some(Ok((function, used))) => {
                 let inputs = used.iter().flat_map(|operand| of(self, *operand)).collect();
                 return self.kernel((body, op), function, inputs, to);
             }
-            Some(Err(problem)) => problem,
-            None => Problem::Undefined(short_name(name.as_str()).to_string()),
+            other => other.and_then(Result::err),
         };
         if let Some(values) = self.shape_operator(body, op, of, to)? {
             return Ok(values);
@@ -160,27 +160,36 @@ impl Writer<'_, '_> {
         let is_constant = |value: &ValueId| constants.iter().any(|(other, _)| other == value);
         params.retain(|(value, _)| !is_constant(value));
         values.retain(|(value, _)| !is_constant(value));
+        let short = || short_name(name.as_str()).to_string();
+        let open = |reason: &str| match registry.hook::<Define>(name) {
+            Some(_) => Problem::Open(short(), reason.to_string()),
+            None => Problem::Undefined(short()),
+        };
         let of_op =
             self.open_kernels(body, &[op], (&params, &values), &constants, body.result(op, 0));
-        if let Some(kernels) = of_op {
-            let [params, values] = [params, values].map(|list| {
-                list.iter().flat_map(|(operand, _)| of(self, *operand)).collect::<Vec<_>>()
-            });
-            let Given { values, otherwise } =
-                self.sized(&kernels, (params, values), &types, to, loc);
-            if self.lowering.packaged {
-                self.fails(&kernels, otherwise, loc);
-            } else if let Some(to) = otherwise {
-                let values = self.evaluate((body, op), inputs, problem, to)?;
-                self.yields(&values, to, loc);
+        let kernels = match of_op {
+            Ok(kernels) => kernels,
+            Err(reason) => {
+                let problem = refused.unwrap_or_else(|| open(&reason));
+                return self.evaluate((body, op), inputs, problem, to);
             }
-            return Ok(values);
+        };
+        let [params, values] = [params, values].map(|list| {
+            list.iter().flat_map(|(operand, _)| of(self, *operand)).collect::<Vec<_>>()
+        });
+        let Given { values, otherwise } = self.sized(&kernels, (&params, &values), &types, to, loc);
+        if self.lowering.packaged {
+            self.fails(&kernels, otherwise, loc);
+        } else if let Some(to) = otherwise {
+            let problem = open("extents may be others than its kernel is written for");
+            let values = self.evaluate((body, op), inputs, problem, to)?;
+            self.yields(&values, to, loc);
         }
-        self.evaluate((body, op), inputs, problem, to)
+        Ok(values)
     }
 
-    /// Has whoever runs the program compute the operator `op` of `body`; an error, `problem`, where nobody
-    /// can.
+    /// Has whoever runs the program compute the operator `op` of `body`, which has no kernel because of
+    /// `problem`; an error where nobody can.
     fn evaluate(
         &mut self,
         (body, op): (&Body, OpId),
@@ -191,7 +200,10 @@ impl Writer<'_, '_> {
         let registry = self.lowering.registry;
         let (name, loc, result) = (body.op_name(op), body.loc(op), body.ty(body.result(op, 0)));
         if self.lowering.packaged {
-            return Err(Problem::Packaged(short_name(name.as_str()).to_string()));
+            return Err(match problem {
+                Problem::Undefined(name) | Problem::AtRunTime(name) => Problem::Packaged(name),
+                problem => problem,
+            });
         }
         let types = self.lowering.flat(result)?;
         let are_tensors = prog::operators::tensors(result).is_some()

@@ -22,7 +22,10 @@ pub(super) struct Given {
 
 impl Writer<'_, '_> {
     /// The kernels for the operations `ops` of `body`, of which the last one gives `result`, on operands
-    /// of these types; `None` where all extents are known, and where there are none.
+    /// of these types.
+    ///
+    /// # Errors
+    /// Why there are none.
     pub(super) fn open_kernels(
         &mut self,
         body: &Body,
@@ -30,15 +33,22 @@ impl Writer<'_, '_> {
         (params, values): (&[(ValueId, Type)], &[(ValueId, Type)]),
         constants: &[(ValueId, TensorData)],
         result: ValueId,
-    ) -> Option<Rc<OpenKernels>> {
-        let is_known = values.is_empty() && !params.iter().any(|(_, ty)| is_open(*ty));
-        if self.is_plain || is_known {
-            return None;
+    ) -> Result<Rc<[OpenKernels]>, Rc<str>> {
+        if values.is_empty() && !params.iter().any(|(_, ty)| is_open(*ty)) {
+            return Err("its result has as many elements as the data say".into());
         }
-        let alone = Alone::of(body, ops, (params, values), constants, result)?;
+        if self.is_plain {
+            return Err("its operands have other extents than its kernel is written for".into());
+        }
+        let alone = Alone::of(body, ops, (params, values), constants, result);
+        let alone = alone.ok_or("an operand of it is no tensor")?;
         let registry = self.lowering.registry;
-        let known = self.lowering.open.entry((fingerprint(alone.body()?), values.len()));
-        known.or_insert_with(|| alone.kernels(registry).map(Rc::new)).clone()
+        let known = self.lowering.open.entry((fingerprint(alone.body()), values.len()));
+        let kernels = known.or_insert_with(|| match alone.kernels(registry) {
+            Ok(kernels) => Ok(kernels.into()),
+            Err(reason) => Err(reason.into()),
+        });
+        kernels.clone()
     }
 
     /// The numbers that decide the extents of `kernels` on `inputs`.
@@ -87,17 +97,38 @@ impl Writer<'_, '_> {
         self.scalars(function, vec![value], &types, to, loc)
     }
 
-    /// Computes `kernels` of `inputs`; the elements of `values` decide extents. What it gives is of `types`.
+    /// Computes the first of `all` that is for the extents of `inputs`; the elements of `values` decide some, too.
+    /// What it gives is of `types`.
     pub(super) fn sized(
         &mut self,
+        all: &[OpenKernels],
+        (inputs, values): (&[ValueId], &[ValueId]),
+        types: &[Type],
+        to: BlockId,
+        loc: Loc,
+    ) -> Given {
+        let (first, others) = all.split_first().expect("there are kernels");
+        let mut given = self.sized_by(first, (inputs.to_vec(), values), types, to, loc);
+        for kernels in others {
+            let Some(to) = given.otherwise else { break };
+            let next = self.sized_by(kernels, (inputs.to_vec(), values), types, to, loc);
+            self.yields(&next.values, to, loc);
+            given.otherwise = next.otherwise;
+        }
+        given
+    }
+
+    /// Computes `kernels` of `inputs`.
+    fn sized_by(
+        &mut self,
         kernels: &OpenKernels,
-        (mut inputs, values): (Vec<ValueId>, Vec<ValueId>),
+        (mut inputs, values): (Vec<ValueId>, &[ValueId]),
         types: &[Type],
         to: BlockId,
         loc: Loc,
     ) -> Given {
         let index = Type::scalar(DType::INT64);
-        let extents = self.numbers(kernels, (&inputs, &values), to, loc);
+        let extents = self.numbers(kernels, (&inputs, values), to, loc);
         let known = kernels.extents().map(|function| {
             let results = te::loops::output_count(&function.item.signature).unwrap_or(0);
             let mut types = vec![index; results];
@@ -110,8 +141,8 @@ impl Writer<'_, '_> {
         let fits = kernels.is_assumed().then(|| known.next().expect("it says whether they fit"));
         let mut counts = Vec::with_capacity(kernels.counts.len());
         for formula in &kernels.counts {
-            counts.push(match formula.as_extent() {
-                Some(variable) => extents[kernels.first(variable)],
+            counts.push(match kernels.place(formula) {
+                Some(place) => extents[place],
                 None => known.next().expect("it gives the other counts"),
             });
         }
@@ -163,9 +194,8 @@ impl Writer<'_, '_> {
     }
 
     /// Ends the block `to`, for extents that `kernels` are not written for, where there is one.
-    pub(super) fn fails(&mut self, kernels: &OpenKernels, to: Option<BlockId>, loc: Loc) {
-        let Some(to) = to else { return };
-        let name = &kernels.name;
+    pub(super) fn fails(&mut self, kernels: &[OpenKernels], to: Option<BlockId>, loc: Loc) {
+        let (Some(to), Some(OpenKernels { name, .. })) = (to, kernels.first()) else { return };
         let message = format!("the extents of `{name}` are others than its kernel is written for");
         let fail = prog::Fail { message };
         let parts = OpParts::new(<prog::Fail as OpFields<ValueId>>::NAME, &[], &[]);

@@ -21,6 +21,10 @@ pub(crate) enum Problem {
     AtRunTime(String),
     /// An operator whose definition refuses its operands, with a message.
     Refused(String, String),
+    /// An operator whose definition has no form for all extents of its operands, with a reason.
+    Open(String, String),
+    /// A tensor of unknown extents that has more axes than such tensors may have.
+    Axes(Type, usize),
     /// A form of the language that is no straight-line code.
     Form(&'static str),
     /// A function as a value.
@@ -126,6 +130,16 @@ impl Problem {
                 "E0622",
                 format!("`{name}` cannot be written as tensor expressions here: {message}"),
                 "change the operands or attributes that the message names",
+            ),
+            Problem::Open(name, reason) => (
+                "E0622",
+                format!("`{name}` has no kernel for extents that are not known: {reason}"),
+                "give the operands extents that are known, or bounds: `--dim NAME=LOW..HIGH`",
+            ),
+            Problem::Axes(ty, most) => (
+                OPEN,
+                format!("expected at most {most} axes where extents are not known, found {ty}"),
+                "reshape it to fewer axes, or give it extents that are known",
             ),
             Problem::Form(form) => (
                 "E0623",

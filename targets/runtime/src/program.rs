@@ -77,6 +77,9 @@ pub struct BuildOptions<'a> {
     /// Whether a whole program counts what runs how often and for how long, for
     /// [`profile`](Program::profile), which makes it slower. Others are profiled as they are.
     pub profiled: bool,
+    /// Whether nobody computes operators while the program runs, as in a package: those that have no kernels
+    /// are errors, and extents for which a kernel is not written end the program.
+    pub packaged: bool,
     /// How large the named extents of `@main` may be. A program that has such is compiled once for all
     /// of them.
     pub bounds: Vec<Bound>,
@@ -96,6 +99,7 @@ impl<'a> BuildOptions<'a> {
             interpret: false,
             checked: true,
             profiled: false,
+            packaged: false,
             bounds: vec![],
             progress: &(),
         }
@@ -190,7 +194,7 @@ pub fn lower(
     options: &BuildOptions<'_>,
     found: &mut Diagnostics,
 ) -> Result<Lowered, Diagnostics> {
-    lower_for(module, registry, options, false, found)
+    lower_for(module, registry, options, options.packaged, found)
 }
 
 /// [`lower`], where `packaged` for a package, in which nobody computes what has no kernel.
