@@ -273,11 +273,23 @@ return {round}(narrow);"
         // GCC takes lane by lane between floats and short integers, and all at once by way of words.
         let is_short = |dtype: DType| !dtype.is_float() && dtype.bits() <= 16;
         let by_words = elem.is_float() && is_short(target) || is_short(elem) && target.is_float();
-        let words = by_words.then(|| self.vector_type(DType::INT32, lanes));
+        let mut steps: Vec<String> = Vec::new();
+        if by_words {
+            steps.push(self.vector_type(DType::INT32, lanes));
+        }
+        // It also takes lane by lane what narrows integers to less than half at once.
+        if !target.is_float() && (by_words || !elem.is_float()) {
+            let width = if by_words { 32 } else { elem.bits() };
+            for half in [DType::INT32, DType::INT16] {
+                if (target.bits() + 1..width).contains(&half.bits()) {
+                    steps.push(self.vector_type(half, lanes));
+                }
+            }
+        }
+        steps.push(vector.clone());
         let convert = |expr: &Expr| {
             let mut text = expr.text.clone();
-            let steps = words.iter().chain([&vector]).filter(|_| elem != target);
-            for step in steps {
+            for step in steps.iter().filter(|_| elem != target) {
                 text = format!("__builtin_convertvector({text}, {step})");
             }
             if elem == target { expr.clone() } else { Expr::atom(text) }
