@@ -46,14 +46,14 @@ const GRAD: &str = "Grad";
 ///   %0.1
 /// }
 ///
-/// def @grad(%y: float32) -> (float32, (float32,)) {
-///   %0 = sin(%y);
-///   %1 = multiply(%y, %0);
-///   %2 = cos(%y);
-///   %3 = multiply(%y, %2);
-///   %4 = add(%0, %3);
-///   %5 = (%4,);
-///   (%1, %5)
+/// def @grad(%p: float32) -> (float32, (float32,)) {
+///   %1 = sin(%p);
+///   %2 = multiply(%p, %1);
+///   %3 = cos(%p);
+///   %4 = multiply(%p, %3);
+///   %5 = add(%1, %4);
+///   %6 = (%5,);
+///   (%2, %6)
 /// }
 /// ```
 #[derive(Pass)]

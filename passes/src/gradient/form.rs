@@ -36,9 +36,6 @@ pub(super) fn closures(
     let functions =
         activity::functions_of(&before, (inner, flags), &|ty| data.is_differentiable(ty));
     let found = refuse_writes(&before, &functions, &data);
-    if !found.is_empty() {
-        return Err(found);
-    }
     let pairs = name_pairs(&before, &functions, &mut data)?;
     let signatures = before.signatures();
     let data = RefCell::new(data);
@@ -50,7 +47,7 @@ pub(super) fn closures(
         pairs: pairs_made,
         data: &data,
     };
-    program.differentiate_all(module, Diagnostics::default())?;
+    program.differentiate_all(module, found)?;
     let change = data.borrow_mut().ty(function.result);
     let gradients: Vec<Type> =
         wanted.iter().map(|place| data.borrow_mut().ty(function.params[*place])).collect();

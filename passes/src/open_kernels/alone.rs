@@ -333,9 +333,9 @@ impl Alone {
         let written = Written { registry, assumption, points: &points, items: &items, extents };
         let is_element = |variable: usize| places.is_element(kernels.first(variable));
         let are_elements: Vec<bool> = (0..count).map(is_element).collect();
-        for variable in 0..count {
+        for (variable, is_element) in are_elements.iter().enumerate() {
             let with = |extent: i64| self::base(count, &[(variable, extent)]);
-            let least = self.least(&written, &kernels.counts, are_elements[variable], with);
+            let least = self.least(&written, &kernels.counts, *is_element, with);
             kernels.least[variable] = least.ok_or(OTHER_FUNCTION)?;
             kernels.most[variable] = self.most(&written, &kernels.counts, with);
         }

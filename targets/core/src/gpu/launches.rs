@@ -147,6 +147,11 @@ pub fn is_list(body: &Body) -> bool {
     statements.by_ref().all(|op| body.view::<Call>(op).is_some())
 }
 
+/// Whether `body` does nothing, as where there are no elements.
+fn is_empty(body: &Body) -> bool {
+    !body.block_ops(body.entry()).any(|op| is_statement(body, op))
+}
+
 /// Makes of every kernel of `module` a launch, or a list of calls of launches. Where a kernel becomes
 /// a list, its callers call what is in the list themselves, so that their memory is planned as one.
 /// Each part costs a walk over its kernel.
@@ -162,6 +167,8 @@ pub fn split(module: &mut Module) -> Result<(), Diagnostics> {
         let Some(body) = item.body_mut() else { continue };
         inline_lists(body, module, &lists, &mut inlined);
         match parts(name, &item, module) {
+            // What has nothing to compute is called by nobody.
+            Ok(None) if item.body.as_deref().is_some_and(is_empty) => _ = lists.insert(name),
             Ok(None) => {}
             Ok(Some((list, kernels))) => {
                 item.body = Some(list.into());
