@@ -56,10 +56,11 @@ const MOST_ELEMENTS: i64 = 1 << 16;
 const MOST_PRODUCTS: i64 = 1 << 18;
 
 /// Operators that keep the numbers of their operands as they are.
-const EXACT: [&str; 66] = [
+const EXACT: [&str; 67] = [
     "negative",
     "abs",
     "copy",
+    "stop_gradient",
     "nn.relu",
     "clip",
     "maximum",

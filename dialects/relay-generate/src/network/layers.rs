@@ -47,6 +47,12 @@ impl Network<'_> {
             6 => {
                 let channels = [shape[at]];
                 let (gamma, beta) = (self.tensor(dtype, &channels), self.tensor(dtype, &channels));
+                if dtype.is_float() && self.random.one_in(4) {
+                    let attrs = self.parameters().with("axis", &axis).with("epsilon", &1e-2);
+                    let result = self.apply("nn.batch_norm_train", &[data, gamma, beta], attrs)?;
+                    let index = self.random.below(3);
+                    return self.field(result, index);
+                }
                 let mean = self.tensor(dtype, &channels);
                 let variance = vec![0.75; shape[at] as usize];
                 let variance = TensorData::from_f64(dtype, &channels, &variance).ok()?;

@@ -16,7 +16,7 @@ enum Domain {
 
 use Domain::{Above, Everywhere, Within};
 
-const FLOAT_FUNCTIONS: [(&str, Domain); 35] = [
+const FLOAT_FUNCTIONS: [(&str, Domain); 36] = [
     ("exp", Within(3.0)),
     ("fast_exp", Within(3.0)),
     ("log", Above(0.25)),
@@ -49,6 +49,7 @@ const FLOAT_FUNCTIONS: [(&str, Domain); 35] = [
     ("nn.relu", Everywhere),
     ("nn.leaky_relu", Everywhere),
     ("copy", Everywhere),
+    ("stop_gradient", Everywhere),
     ("zeros_like", Everywhere),
     ("ones_like", Everywhere),
     ("nn.dropout", Everywhere),

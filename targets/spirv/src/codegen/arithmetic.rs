@@ -335,6 +335,8 @@ impl Emitter<'_, '_> {
             Floor => code.extended(Extended::Floor, register, [a]),
             Ceil => code.extended(Extended::Ceil, register, [a]),
             Trunc => code.extended(Extended::Trunc, register, [a]),
+            // Devices have been seen to round 3.5 of 64 bits to 3.
+            RoundEven if register == Register::Float64 => self.rounded_to_even(register, a),
             RoundEven => code.extended(Extended::RoundEven, register, [a]),
             Round => self.rounded(register, a),
             Sqrt => code.extended(Extended::Sqrt, register, [a]),
@@ -415,6 +417,25 @@ impl Emitter<'_, '_> {
         let step = self.with_sign(register, one, a);
         let next = self.code.op(Opcode::FAdd, register, [whole, step]);
         self.code.select(register, is_more, next, whole)
+    }
+
+    /// The integer nearest to `a`; of two, the even one.
+    fn rounded_to_even(&mut self, register: Register, a: Id) -> Id {
+        let [half, one] = [0.5, 1.0].map(|value| self.code.real(value, register));
+        let code = &mut self.code;
+        let size = code.extended(Extended::FAbs, register, [a]);
+        let whole = code.extended(Extended::Trunc, register, [size]);
+        let rest = code.op(Opcode::FSub, register, [size, whole]);
+        let is_more = code.op(Opcode::FOrdGreaterThan, Register::Bool, [rest, half]);
+        let is_tie = code.op(Opcode::FOrdEqual, Register::Bool, [rest, half]);
+        let halved = code.op(Opcode::FMul, register, [whole, half]);
+        let even = code.extended(Extended::Trunc, register, [halved]);
+        let is_odd = code.op(Opcode::FUnordNotEqual, Register::Bool, [halved, even]);
+        let goes_on = code.op(Opcode::LogicalAnd, Register::Bool, [is_tie, is_odd]);
+        let is_next = code.op(Opcode::LogicalOr, Register::Bool, [is_more, goes_on]);
+        let next = code.op(Opcode::FAdd, register, [whole, one]);
+        let size = code.select(register, is_next, next, whole);
+        self.with_sign(register, size, a)
     }
 
     /// `size`, which is not negative, with the sign of `of`.
