@@ -20,8 +20,8 @@ use crate::pipelines;
 use crate::remove_unused_functions::RemoveUnusedFunctions;
 
 /// The attribute of a function that is to be differentiated, while passes run: by how many parameters, the
-/// last ones.
-const GRAD: &str = "Grad";
+/// last ones. No program can write it, so that only functions of this pass have it.
+const GRAD: &str = "expand-grad.parameters";
 
 /// Puts the gradient in the place of the operator `grad`, inner ones first.
 ///
@@ -163,7 +163,7 @@ fn zeros(body: &mut Body, at: InsertPoint, value: ValueId, ty: Type) -> ValueId 
     match ty.as_tuple() {
         None => body.add(at, Loc::UNKNOWN, &ZerosLike { data: value }, ty),
         Some(types) => {
-            let parts = body.ty(value).as_tuple().unwrap_or_default();
+            let parts = body.ty(value).as_tuple().expect("the gradient by a tuple is one");
             let fields = types.iter().zip(parts).enumerate().map(|(index, (ty, part))| {
                 let get = TupleGet { tuple: value, index: index as i64 };
                 let field = body.add(at, Loc::UNKNOWN, &get, *part);
@@ -219,8 +219,9 @@ fn levels(module: &Module) -> Result<Vec<Vec<Root>>, Diagnostics> {
                 found.push(error.at(place).help(help));
                 continue;
             }
-            let params = item.signature.ty.as_function().map_or(0, |ty| ty.params.len());
-            let first = params.saturating_sub(count as usize);
+            let function = item.signature.ty.as_function();
+            let params = function.expect("a function has the type of one").params.len();
+            let first = params - count as usize;
             let wanted = (first..params).collect();
             if levels.len() <= height {
                 levels.resize_with(height + 1, Vec::new);

@@ -39,12 +39,11 @@ pub(super) fn closures(
     let pairs = name_pairs(&before, &functions, &mut data)?;
     let signatures = before.signatures();
     let data = RefCell::new(data);
-    let (registry, pairs_made) = (cx.registry, &pairs);
     let program = Program {
         module: &before,
         signatures: &signatures,
-        registry,
-        pairs: pairs_made,
+        registry: cx.registry,
+        pairs: &pairs,
         data: &data,
     };
     program.differentiate_all(module, found)?;
