@@ -1,6 +1,6 @@
-//! Whole programs against peers that do the same: C for calls, loops and lists, and numpy and JAX, where
-//! they are installed, for TreeLSTMs on 16 trees, one by one and all together. All run in turn, and the
-//! least time of each counts.
+//! Whole programs against peers that do the same: C for calls, loops and lists, numpy and JAX, where they
+//! are installed, for TreeLSTMs on 16 trees, one by one and all together, and for networks that repeat
+//! themselves the same without a loop. All run in turn, and the least time of each counts.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 
 use std::io::{BufRead, BufReader, Write};
@@ -23,8 +23,10 @@ struct Workload {
     constants: Vec<(String, TensorData)>,
     /// What it is called with, one after another.
     arguments: Vec<Vec<Value>>,
-    /// The cell of a TreeLSTM and the shapes of trees, for a peer in Python; none for one in C.
+    /// The cell of a TreeLSTM and the shapes of trees, for a peer in Python; none for another peer.
     told: Vec<String>,
+    /// The program without its loop, which is called with the same; none for another peer.
+    unrolled: Option<String>,
     count: f64,
     unit: &'static str,
 }
@@ -164,6 +166,7 @@ fn trees() -> [Workload; 2] {
         constants: constants.clone(),
         arguments,
         told: ["constituency".to_string()].into_iter().chain(shapes.clone()).collect(),
+        unrolled: None,
         count: shapes.len() as f64,
         unit: "tree",
     };
@@ -199,6 +202,7 @@ fn child_sum_trees() -> [Workload; 2] {
         constants: constants.clone(),
         arguments,
         told: ["child-sum".to_string()].into_iter().chain(shapes.clone()).collect(),
+        unrolled: None,
         count: shapes.len() as f64,
         unit: "tree",
     };
@@ -206,10 +210,82 @@ fn child_sum_trees() -> [Workload; 2] {
     [of("child-sum", each), of("child-sum, 16 trees", vec![vec![list(&trees, of_list)]])]
 }
 
+/// Applies one convolution again and again.
+fn convolutions() -> Workload {
+    const TIMES: usize = 16;
+    const STEP: &str = "
+def @step(%x: Tensor[(1, 64, 28, 28), float32], %weight: Tensor[(64, 64, 3, 3), float32]) {
+  nn.relu(nn.conv2d(%x, %weight, padding=[1, 1], channels=64, kernel_size=[3, 3]))
+}";
+    const PARAMETERS: &str = "%n: int32, %x: Tensor[(1, 64, 28, 28), float32], \
+                              %weight: Tensor[(64, 64, 3, 3), float32]";
+    let text = format!(
+        "{STEP}
+def @loop({PARAMETERS}) -> Tensor[(1, 64, 28, 28), float32] {{
+  if (equal(%n, 0)) {{ %x }} else {{ @loop(subtract(%n, 1), @step(%x, %weight), %weight) }}
+}}
+def @main({PARAMETERS}) {{ @loop(%n, %x, %weight) }}"
+    );
+    let steps = (0..TIMES).fold("%x".to_string(), |x, _| format!("@step({x}, %weight)"));
+    let mut random = Random::new(3);
+    let image = random.tensor(&[1, 64, 28, 28], DType::FLOAT32).expect("an image");
+    Workload {
+        name: "convolutions",
+        text,
+        constants: weights(&mut random, &[("weight", &[64, 64, 3, 3])]),
+        arguments: vec![vec![number(TIMES as i64), image.into()]],
+        told: vec![],
+        unrolled: Some(format!("{STEP}\ndef @main({PARAMETERS}) {{ {steps} }}")),
+        count: TIMES as f64,
+        unit: "convolution",
+    }
+}
+
+/// Writes characters, each after those before it.
+fn characters() -> Workload {
+    const CHARACTERS: usize = 32;
+    let text = model("char-rnn.relay");
+    let (functions, main) = text.split_once("def @main").expect("a model has @main");
+    let (parameters, _) = main.split_once(") {").expect("parameters");
+    // The text begins with nothing, so that what there is to unroll is all that runs.
+    let mut unrolled = format!(
+        "{functions}def @main{parameters}) {{
+  let %weights = Weights(%embedding, %input, %hidden, %bias, %output);
+  let %s0 = zeros(shape=[1, 128], dtype=\"float32\");\n"
+    );
+    for i in 0..CHARACTERS {
+        let next = i + 1;
+        unrolled += &format!(
+            "  let %c{i} = @choose(%s{i}, %weights);
+  let %s{next} = @step(%s{i}, %c{i}, %weights);\n"
+        );
+    }
+    let list = |rest, i| format!("Character(%c{i}, {rest})");
+    unrolled += &format!("  {}\n}}", (0..CHARACTERS).rev().fold("End".to_string(), list));
+    let named: [(&str, &[i64]); 5] = [
+        ("embedding", &[96, 64]),
+        ("input", &[384, 64]),
+        ("hidden", &[384, 128]),
+        ("bias", &[384]),
+        ("output", &[96, 128]),
+    ];
+    Workload {
+        name: "char-rnn",
+        text: text.clone(),
+        constants: weights(&mut Random::new(4), &named),
+        arguments: vec![vec![Value::data("End", 0, []), number(CHARACTERS as i64)]],
+        told: vec![],
+        unrolled: Some(unrolled),
+        count: CHARACTERS as f64,
+        unit: "character",
+    }
+}
+
 fn workloads() -> Vec<Workload> {
     let of = |name, text: &str, n, count, unit| {
         let (text, arguments) = (text.to_string(), vec![vec![number(n)]]);
-        Workload { name, text, constants: vec![], arguments, told: vec![], count, unit }
+        let (constants, told, unrolled) = (vec![], vec![], None);
+        Workload { name, text, constants, arguments, told, unrolled, count, unit }
     };
     let mut all = vec![
         of("fib", FIB, 32, 7_049_155.0, "call"),
@@ -218,12 +294,14 @@ fn workloads() -> Vec<Workload> {
     ];
     all.extend(trees());
     all.extend(child_sum_trees());
+    all.extend([convolutions(), characters()]);
     all
 }
 
-fn build(workload: &Workload) -> Program {
+/// The program of `workload` that `text` is.
+fn build(workload: &Workload, text: &str) -> Program {
     let registry = registry();
-    let built = Model::parse(workload.name, &workload.text, &registry).and_then(|mut model| {
+    let built = Model::parse(workload.name, text, &registry).and_then(|mut model| {
         model.bind(&workload.constants);
         let target = target("c{threads=1}", &registry)?;
         model.compile(&BuildOptions::new(&*target))
@@ -250,11 +328,16 @@ enum Peer {
     C(Command),
     /// One that does, with the name of each way, for each line that it is given.
     Python(Box<(Child, ChildStdin, BufReader<ChildStdout>)>),
+    /// The program without its loop.
+    Unrolled(Box<Program>),
 }
 
 impl Peer {
     /// The peer of `workload`; `None` where it is not installed.
     fn new(workload: &Workload, compiled: &Path) -> Option<Peer> {
+        if let Some(unrolled) = &workload.unrolled {
+            return Some(Peer::Unrolled(Box::new(build(workload, unrolled))));
+        }
         if workload.told.is_empty() {
             let mut command = Command::new(compiled);
             command.arg(workload.name);
@@ -269,8 +352,13 @@ impl Peer {
     }
 
     /// The name and the seconds of each way.
-    fn seconds(&mut self) -> Vec<(String, f64)> {
+    fn seconds(&mut self, workload: &Workload) -> Vec<(String, f64)> {
         let said = match self {
+            Peer::Unrolled(program) => {
+                let took = seconds(program, workload);
+                let took = took.unwrap_or_else(|errors| panic!("{errors:?}"));
+                return vec![("unrolled".to_string(), took)];
+            }
             Peer::C(command) => {
                 let output = command.output().map(|output| output.stdout).unwrap_or_default();
                 format!("C {}", String::from_utf8_lossy(&output))
@@ -318,14 +406,14 @@ fn main() {
             continue;
         }
         let start = Instant::now();
-        let mut program = build(&workload);
+        let mut program = build(&workload, &workload.text);
         let built = start.elapsed().as_secs_f64();
         let mut peer = Peer::new(&workload, &compiled);
         let (mut own, mut others) = (f64::INFINITY, Vec::<(String, f64)>::new());
         for _ in 0..ROUNDS {
             let took = seconds(&mut program, &workload);
             own = own.min(took.unwrap_or_else(|errors| panic!("{errors:?}")));
-            for (way, took) in peer.iter_mut().flat_map(Peer::seconds) {
+            for (way, took) in peer.iter_mut().flat_map(|peer| peer.seconds(&workload)) {
                 match others.iter_mut().find(|(name, _)| *name == way) {
                     Some((_, least)) => *least = least.min(took),
                     None => others.push((way, took)),
