@@ -15,8 +15,8 @@ use crate::layouts::{Change, Need, Plan, open_operations, propagate};
 /// Gives convolutions and dense layers layouts whose innermost axis fills a vector.
 ///
 /// A `nn.conv2d` of `NCHW` and `OIHW` becomes one of `NCHW16c` and `OIHW16i16o`, a depthwise one
-/// one of `NCHW16c` and `OIHW1i16o`, where `width` is 16. Blocks of a half and a quarter of it serve
-/// where it does not divide the channels; few input channels, such as those of a picture, are one
+/// one of `NCHW16c` and `OIHW1i16o`, where `width` is 16. Blocks of a half of it, and of a quarter where rows fill no
+/// half of a vector, serve where it does not divide the channels; few input channels, such as those of a picture, are one
 /// block. Convolutions whose output channels no block divides stay, and so do those whose blocks
 /// would reach over a group. A `nn.dense` with a constant weight becomes
 /// `nn.contrib_dense_pack`, of which a `strided_slice` takes what is wanted where its units fill no
@@ -56,6 +56,9 @@ pub struct AlterOpLayout {
 
 /// Dense layers of at most so many rows are bound by reading their weights.
 const FEW_ROWS: i64 = 4;
+
+/// The least block of channels: no vectors hold pairs, and what has only such is faster as it is.
+const LEAST_BLOCK: i64 = 4;
 
 /// Vectors that hide the latency of sums.
 const VECTORS: i64 = 8;
@@ -118,10 +121,10 @@ fn as_image(conv: Conv1d, f: &mut FuncMut<'_>, op: OpId) -> PassResult {
 }
 
 impl AlterOpLayout {
-    /// The largest usable block of so many channels: the width, a half or a quarter of it.
+    /// The largest usable block of so many channels: the width, a half or a quarter of it, but no pairs.
     fn block(&self, channels: i64) -> Option<i64> {
         let blocks = [self.width, self.width / 2, self.width / 4];
-        blocks.into_iter().find(|block| *block > 1 && channels % block == 0)
+        blocks.into_iter().find(|block| *block >= LEAST_BLOCK && channels % block == 0)
     }
 
     fn conv2d(&self, f: &FuncMut<'_>, op: OpId, data: Option<&Change>) -> Option<Plan> {
@@ -138,13 +141,17 @@ impl AlterOpLayout {
         let channels = |value: ValueId| f.body.ty(value).as_tensor()?.shape.get(1)?.known();
         let inputs = channels(conv.data)?;
         let outputs = channels(f.body.result(op, 0))?;
+        // Where rows fill half a vector, they are better than blocks that do not.
+        let row = f.body.ty(f.body.result(op, 0)).as_tensor()?.shape.get(3)?.known()?;
+        let least = if row % (self.width / 2).max(1) == 0 { self.width / 2 } else { 1 };
+        let block = |channels: i64| self.block(channels).filter(|block| *block >= least);
         let kernels = extents(conv.weight)?;
         let groups = told.groups;
         // The block that the data is in already serves as well as another.
         let own = data.filter(|change| change.from.names() == "NCHW").map(|x| x.to.block('C'));
         let own = |channels: i64| own.filter(|block| *block > 1 && channels % block == 0);
         let (input, output, kernel) = if groups > 1 && groups == inputs && groups == outputs {
-            let block = own(inputs).or_else(|| self.block(inputs))?;
+            let block = own(inputs).or_else(|| block(inputs))?;
             (kernels == (outputs, 1)).then_some((block, block, format!("1i{block}o")))?
         } else {
             if kernels.0 != outputs {
@@ -152,8 +159,8 @@ impl AlterOpLayout {
             }
             let all = Some(inputs).filter(|inputs| groups == 1 && *inputs <= self.width);
             let inputs = inputs / groups;
-            let input = own(inputs).or_else(|| self.block(inputs)).or(all)?;
-            let output = self.block(outputs / groups)?;
+            let input = own(inputs).or_else(|| block(inputs)).or(all)?;
+            let output = block(outputs / groups)?;
             (input, output, format!("{input}i{output}o"))
         };
         let (nchw, oihw) = (Layout::plain("NCHW"), Layout::plain("OIHW"));
