@@ -468,6 +468,28 @@ impl Indices {
         Some(step)
     }
 
+    /// For how many values of `var` that follow one another, from 0 on, `index` is the same before it grows by 1;
+    /// `None` where it does not grow so.
+    pub fn repeats(&self, index: &Index, var: Var) -> Option<i64> {
+        let data = |atom: Atom| &self.atoms[atom.0 as usize];
+        let of_var = |atom: &Atom| match data(*atom) {
+            AtomData::Var(own) => *own == var,
+            AtomData::Quotient(inner, _) | AtomData::Remainder(inner, _) => {
+                self.vars(inner).any(|own| own == var)
+            }
+            AtomData::Value(_) => false,
+        };
+        let mut terms = index.terms.iter().filter(|(atom, _)| of_var(atom));
+        let (Some((atom, 1)), None) = (terms.next(), terms.next()) else { return None };
+        let AtomData::Quotient(Index { terms, constant: 0 }, divisor) = data(*atom) else {
+            return None;
+        };
+        match terms[..] {
+            [(inner, 1)] => (*data(inner) == AtomData::Var(var)).then_some(*divisor),
+            _ => None,
+        }
+    }
+
     /// The indices that `index` takes while every variable that is not `fixed` runs over all its
     /// values, as a function of those that are.
     pub fn interval(&mut self, index: &Index, fixed: impl Fn(Var) -> bool) -> Interval {

@@ -18,6 +18,7 @@ mod expr;
 mod helpers;
 mod kernel;
 mod layout;
+mod loads;
 mod math;
 mod names;
 mod plan;

@@ -242,6 +242,33 @@ impl Affine {
         Some(self.joined(sum))
     }
 
+    /// Where lanes of `place` that follow one another are the same element: the first element, and how many
+    /// lanes each is. `is_vector` tells of a value whether it has several lanes.
+    pub fn repeated(
+        &self,
+        place: &Linear,
+        is_vector: impl Fn(ValueId) -> bool,
+    ) -> Option<(Linear, usize)> {
+        let mut vectors = place.terms.iter().filter(|(value, _)| is_vector(*value));
+        let (Some(&(value, 1)), None, 0) = (vectors.next(), vectors.next(), place.step) else {
+            return None;
+        };
+        let Division { dividend, divisor, .. } =
+            self.divisions.get(&value).filter(|division| division.is_quotient)?;
+        // Lane 0 is the first of those of its element.
+        let is_whole = |number: i64| number % divisor == 0;
+        let coefficients = || dividend.terms.iter().map(|(_, coefficient)| *coefficient);
+        let are_whole = is_whole(dividend.constant) && coefficients().all(is_whole);
+        if dividend.step != 1 || !are_whole || dividend.terms.iter().any(|(v, _)| is_vector(*v)) {
+            return None;
+        }
+        let terms = dividend.terms.iter().map(|(value, factor)| (*value, factor / divisor));
+        let first =
+            Linear { terms: terms.collect(), step: 0, constant: dividend.constant / divisor };
+        let first = place.clone().plus(&Linear::value(value), -1)?.plus(&first, 1)?;
+        Some((first, usize::try_from(*divisor).ok()?))
+    }
+
     /// Of the loads and stores that divide in an index, the values that their addresses are made of:
     /// an address may do without the quotients and remainders.
     pub fn divided_addresses(&self, body: &Body, ranges: &Ranges) -> FxHashMap<OpId, Vec<ValueId>> {

@@ -244,7 +244,7 @@ impl Rules<'_> {
     }
 
     /// Lanes for a loop of `extent` iterations over root axis `position` of `stages`, whose
-    /// elements have `bits` bits at most, where everything that they access is contiguous.
+    /// elements have `bits` bits at most, where everything that they access is loaded as vectors.
     fn contiguous_lanes(
         &self,
         stages: &[Stage],
@@ -255,7 +255,12 @@ impl Rules<'_> {
         let contiguous = |lanes: &i64| {
             stages.iter().all(|stage| {
                 let accesses = self.schedule.accesses_in_vectors(*stage, position, *lanes);
-                accesses.iter().all(|access| matches!(access.lane, Some(0 | 1)))
+                accesses.iter().all(|access| match (access.lane, access.repeats) {
+                    (Some(apart), _) => (0..=MOST_APART).contains(&apart),
+                    (None, times) => {
+                        times.is_some_and(|times| lanes % times == 0 && *lanes > times)
+                    }
+                })
             })
         };
         // Halves of a vector may be contiguous where all of it is not.

@@ -20,6 +20,9 @@ pub struct Access {
     pub by_dimension: Vec<Vec<Option<i64>>>,
     /// How many elements further the next lane reads, where an axis is taken in vectors.
     pub lane: Option<i64>,
+    /// How many lanes that follow one another read the same element before the next one is read, where they
+    /// do.
+    pub repeats: Option<i64>,
     /// Whether it is read under a condition only.
     pub conditional: bool,
     /// The number of the first load of the stage that reads the same element, its own where none
@@ -86,15 +89,16 @@ impl Schedule {
                 place = place.zip(index).map(|(place, index)| place.plus_scaled(index, stride));
                 stride = stride.saturating_mul(*extent);
             }
-            let place = place.map(|place| indices.joined(&place));
-            let step = |var: &Var| indices.step(place.as_ref()?, *var);
+            let known_place = place.map(|place| indices.joined(&place));
+            let step = |var: &Var| indices.step(known_place.as_ref()?, *var);
             let mut steps: Vec<Option<i64>> = vars.iter().map(step).collect();
             // Places as far as they are known, and else as values.
             let place: Vec<Result<Index, ValueId>> =
                 places.iter().map(|place| known.get(place).cloned().ok_or(*place)).collect();
             let same = *read.entry((tensor, place)).or_insert(accesses.len());
+            let repeats = known_place.and_then(|place| indices.repeats(&place, vars[spatial]));
             let lane = steps.split_off(spatial).pop().flatten();
-            accesses.push(Access { lane, tensor, steps, by_dimension, conditional, same });
+            accesses.push(Access { lane, repeats, tensor, steps, by_dimension, conditional, same });
         }
         accesses
     }

@@ -127,6 +127,29 @@ impl Helpers {
         Expr::call(&name, &[address])
     }
 
+    /// The vector that has each of the elements from `address` on in `times` lanes, as
+    /// [`load_vector`](Helpers::load_vector) gives it. No other elements are read.
+    pub(in crate::codegen) fn load_repeated(
+        &mut self,
+        dtype: DType,
+        lanes: usize,
+        times: usize,
+        address: &Expr,
+    ) -> Expr {
+        let elem = if scalar(dtype).is_bool() { DType::INT8 } else { computed(scalar(dtype)) };
+        let (vector, few) = (self.vector_type(elem, lanes), self.vector_type(elem, lanes / times));
+        let elements = self.load_vector(dtype, lanes / times, &Expr::atom("address")).text;
+        let list: Vec<String> = (0..lanes).map(|lane| (lane / times).to_string()).collect();
+        let body = format!(
+            "const {few} few = {elements};\nreturn __builtin_shufflevector(few, few, {});",
+            list.join(", ")
+        );
+        let parameters = format!("const {} *address", storage(scalar(dtype)));
+        let name = format!("load_{times}_times_{}x{lanes}", suffix(scalar(dtype)));
+        let name = self.define(name, |_, n| function(&vector, n, &parameters, &body));
+        Expr::call(&name, &[address])
+    }
+
     /// The name of the function that halves an index, rounding down.
     pub(in crate::codegen) fn half(&mut self) -> String {
         self.add("int64_t", "half", "int64_t a", "return (a - (a & 1)) / 2;")
@@ -157,13 +180,18 @@ impl Helpers {
             _ if is_half(dtype) => Expr::call(&self.of_half(dtype), &[&stored]).text,
             _ => stored.text,
         };
-        let body = format!(
-            "if (low <= 0 && end >= {lanes}) {{\n    return {};\n}}\n\
-             for (int lane = 0; lane < {lanes}; lane++) {{\n    \
+        let whole = format!("if (low <= 0 && end >= {lanes}) {{\n    return {};\n}}", whole.text);
+        let by_lane = format!(
+            "for (int lane = 0; lane < {lanes}; lane++) {{\n    \
              if (lane >= low && lane < end) {{\n        otherwise[lane] = {element};\n    }}\n}}\n\
-             return otherwise;",
-            whole.text
+             return otherwise;"
         );
+        let body = match masked_load(dtype, lanes, &vector).filter(|_| step == 1) {
+            Some((feature, load)) => {
+                format!("{whole}\n#if {feature}\n{load}\n#else\n{by_lane}\n#endif")
+            }
+            None => format!("{whole}\n{by_lane}"),
+        };
         let parameters = format!(
             "const {} *array, int64_t index, int64_t low, int64_t end, {vector} otherwise",
             storage(dtype)
@@ -488,4 +516,37 @@ fn extremum_instruction(
 /// How C writes that of two numbers one is the extremum `op`.
 fn extremum_order(op: ScalarOp) -> &'static str {
     if op == ScalarOp::Min { "<" } else { ">" }
+}
+
+/// Where processors load some lanes only, and how: from `low` to before `end`, and the others from `otherwise`.
+/// These are not accessed, whatever their address.
+fn masked_load(dtype: DType, lanes: usize, vector: &str) -> Option<(String, String)> {
+    let bits = stored_bits(dtype);
+    let (name, number, mask) = match (bits, bits * lanes) {
+        (32, 512) => ("ups512", "float", "uint16_t"),
+        (32, 256) => ("ups256", "float", "uint8_t"),
+        (32, 128) => ("ups128", "float", "uint8_t"),
+        (64, 512) => ("upd512", "double", "uint8_t"),
+        (64, 256) => ("upd256", "double", "uint8_t"),
+        (64, 128) => ("upd128", "double", "uint8_t"),
+        _ => return None,
+    };
+    let feature = match bits * lanes {
+        512 => "defined(__AVX512F__)",
+        _ => "defined(__AVX512F__) && defined(__AVX512VL__)",
+    };
+    let bytes = bits / 8 * lanes;
+    let all = (1u32 << lanes) - 1;
+    let below = |bound: &str| {
+        format!("({bound} <= 0 ? 0 : {bound} >= {lanes} ? {all} : (1 << {bound}) - 1)")
+    };
+    let (to_end, to_low) = (below("end"), below("low"));
+    // Of which type the address is, compilers disagree.
+    let load = format!(
+        "typedef {number} numbers __attribute__((vector_size({bytes})));\n\
+         const {mask} mask = ({mask})({to_end} & ~{to_low});\n\
+         const void *const address = &array[index];\n\
+         return ({vector})__builtin_ia32_load{name}_mask(address, (numbers)otherwise, mask);"
+    );
+    Some((feature.to_string(), load))
 }
