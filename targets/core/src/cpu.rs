@@ -16,6 +16,9 @@
 //! A scan takes its steps innermost, those of several lines together: side by side in vectors, or
 //! written out.
 //!
+//! What a root stage reads of another one slice by slice, such as picture by picture, is computed so within
+//! its outermost loop where slices stay in a cache and all of them do not.
+//!
 //! Root stages that read across rows (transposes) go through *square tiles*. Those that are larger
 //! than all caches, and no products, are stored past them.
 //!
@@ -28,6 +31,7 @@
 mod moves;
 mod rows;
 mod scans;
+mod slices;
 mod tiles;
 mod together;
 
@@ -64,7 +68,7 @@ const MOST_WINDOW: i64 = 7;
 pub fn schedule(function: &ir_core::Item, machine: &Capabilities) -> Result<Schedule, Refused> {
     let mut schedule = Schedule::new(function)?;
     inline(&mut schedule);
-    Rules { schedule: &mut schedule, machine }.divide_whole_reductions();
+    Rules { schedule: &mut schedule, machine, is_slice: false }.divide_whole_reductions();
     // Reductions that are results get a root stage that copies them from registers.
     let reductions: Vec<Stage> = schedule
         .stages()
@@ -86,7 +90,7 @@ pub fn schedule(function: &ir_core::Item, machine: &Capabilities) -> Result<Sche
             let _ = schedule.cache_write(root, Scope::Register);
         }
         if schedule.is_output(root) || reduce(&schedule, root).is_none() {
-            Rules { schedule: &mut schedule, machine }.root(root);
+            Rules { schedule: &mut schedule, machine, is_slice: false }.root(root);
         }
     }
     Ok(schedule)
@@ -118,6 +122,8 @@ fn is_vector(access: &Access) -> bool {
 struct Rules<'a> {
     schedule: &'a mut Schedule,
     machine: &'a Capabilities,
+    /// Whether one index of the first dimension is computed at a time, by one thread.
+    is_slice: bool,
 }
 
 /// Which loops of a tile: the factor by root axis, 1 where it is not tiled.
@@ -155,6 +161,9 @@ impl Rules<'_> {
         if !done {
             self.plain(root);
         }
+        if !self.is_slice {
+            self.slices(root);
+        }
     }
 
     /// The stages with loops of their own that `stage` reads, itself or through inlined stages.
@@ -177,8 +186,13 @@ impl Rules<'_> {
         all
     }
 
+    /// The extents of the dimensions of `stage`, as far as they are computed at a time.
     fn spatial(&self, stage: Stage) -> Vec<i64> {
-        stages::spatial(self.schedule, stage)
+        let mut spatial = stages::spatial(self.schedule, stage);
+        if let Some(first) = spatial.first_mut().filter(|_| self.is_slice) {
+            *first = 1;
+        }
+        spatial
     }
 
     /// Lanes for a loop of `extent` iterations over elements of `bits` bits: a power of two that
@@ -204,7 +218,7 @@ impl Rules<'_> {
 
     /// Whether loops of `work` points are worth sharing between threads.
     fn is_shared_work(&self, work: i64) -> bool {
-        self.machine.threads > 1 && work >= PARALLEL_POINTS
+        self.machine.threads > 1 && work >= PARALLEL_POINTS && !self.is_slice
     }
 
     /// Makes one loop of `outer`, as far as threads need, and runs it on several; returns the

@@ -10,10 +10,10 @@ use te::generate::{self, Options, compute_function};
 use te::interpreter::{self, Order, run_compute, same_numbers};
 use te::loops::compact;
 use te::scalar::ScalarOp;
+use te::schedule::Schedule;
 
-/// Whether results of `function` share one nest of loops on the machine of `seed`, on which it
-/// gives what it says.
-fn check(function: &Item, seed: u64) -> bool {
+/// The default schedule of `function` on the machine of `seed`, on which it gives what it says.
+fn check(function: &Item, seed: u64) -> Schedule {
     let inputs = generate::inputs(function, seed).unwrap();
     let expected = run_compute(function.body.as_ref().unwrap(), &inputs).unwrap();
     let isa = ["avx512", "sse2", "scalar"][seed as usize % 3];
@@ -22,7 +22,6 @@ fn check(function: &Item, seed: u64) -> bool {
     let caches = [1 << 10, 1 << 12, 1 << 14];
     let machine = Capabilities { threads, caches, ..Capabilities::of_isa(isa).unwrap() };
     let schedule = cpu::schedule(function, &machine).unwrap();
-    let within = |stage: &_| schedule.is_output(*stage) && !schedule.is_root(*stage);
     let (mut kernel, sites) = program::lower_function(function, &machine).unwrap();
     let run = interpreter::Options {
         step_limit: Some(50_000_000),
@@ -44,7 +43,7 @@ fn check(function: &Item, seed: u64) -> bool {
         assert!(failed.to_i64().iter().all(|failed| *failed == 0), "seed {seed}: {failed:?}");
         assert!(found.iter().zip(&expected).all(|(found, expected)| same_numbers(found, expected)));
     }
-    schedule.stages().any(|stage| within(&stage))
+    schedule
 }
 
 /// What the default schedule of `function` gives on the machine of `seed` where axes end at counts.
@@ -261,6 +260,58 @@ fn function_of_rows(seed: u64) -> Item {
 
 #[test]
 fn results_share_loops() {
-    let together = (0..cases()).filter(|seed| check(&function_of_rows(*seed), *seed)).count();
+    let shares = |seed: &u64| {
+        let schedule = check(&function_of_rows(*seed), *seed);
+        let within = |stage| schedule.is_output(stage) && !schedule.is_root(stage);
+        schedule.stages().any(within)
+    };
+    let together = (0..cases()).filter(shares).count();
     assert!(together as u64 * 2 > cases(), "only {together} of {} share loops", cases());
+}
+
+/// Products of matrices, picture by picture, and what windows of their results sum up to, or its largest.
+fn function_of_pictures(seed: u64) -> Item {
+    let random = &mut Random::new(seed);
+    let mut builder = ComputeBuilder::new();
+    let mut extent = |most: usize| 1 + random.below(most) as i64;
+    let (pictures, inner, rows, row) = (extent(9), extent(6), extent(9), extent(40));
+    let (before, window) = (extent(3) - 1, extent(4));
+    let x = builder.input("x", &[pictures, inner, row], DType::FLOAT32);
+    let w = builder.input("w", &[inner, rows], DType::FLOAT32);
+    let shape = [pictures, rows, row];
+    let products = builder.reduce("products", &shape, &[inner], Combiner::Sum, |e, i, k| {
+        let (left, right) = (e.load(&x, &[i[0], k[0], i[2]]), e.load(&w, &[k[0], i[1]]));
+        e.mul(left, right)
+    });
+    let shifted = random.one_in(3).then(|| {
+        builder.compute("shifted", &shape, |e, i| {
+            let x = e.load(&products, i);
+            let one = e.number(DType::FLOAT32, 1.0);
+            let more = e.add(x, one);
+            e.scalar(ScalarOp::Abs, &[more])
+        })
+    });
+    let read = shifted.unwrap_or(products);
+    let combiner = if random.one_in(2) { Combiner::Sum } else { Combiner::Max };
+    let sums = builder.reduce("sums", &shape, &[window], combiner, |e, i, k| {
+        let place = e.add_index(i[2], -before);
+        let place = e.add(place, k[0]);
+        let (zero, end) = (e.index(0), e.index(row));
+        let (low, high) = (e.ge(place, zero), e.lt(place, end));
+        let (inside, outside) = (e.and(low, high), e.number(DType::FLOAT32, 0.0));
+        e.load_if(inside, &read, &[i[0], i[1], place], outside)
+    });
+    builder.finish(&[sums]).unwrap()
+}
+
+#[test]
+fn what_is_read_slice_by_slice_is_computed_so() {
+    let is_sliced = |seed: &u64| {
+        let schedule = check(&function_of_pictures(*seed), *seed);
+        let root = schedule.stages().find(|stage| schedule.is_output(*stage)).unwrap();
+        let at = |stage| schedule.attached_to(stage) == Some(root);
+        schedule.stages().filter(|stage| at(*stage)).count() > 1
+    };
+    let sliced = (0..cases()).filter(is_sliced).count();
+    assert!(sliced as u64 * 10 > cases(), "only {sliced} of {} are sliced", cases());
 }

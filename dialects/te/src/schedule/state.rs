@@ -204,6 +204,14 @@ impl Schedule {
         self.stages[stage.0].attach == Attach::Root
     }
 
+    /// The stage in whose loops `stage` is computed, where it is computed in those of one.
+    pub fn attached_to(&self, stage: Stage) -> Option<Stage> {
+        match self.stages[stage.0].attach {
+            Attach::At(consumer, _) => Some(consumer),
+            Attach::Root | Attach::Inline => None,
+        }
+    }
+
     /// Whether `stage` is computed wherever it is read.
     pub fn is_inline(&self, stage: Stage) -> bool {
         self.stages[stage.0].attach == Attach::Inline
