@@ -22,6 +22,9 @@ use crate::index::slice::{SliceMode, StridedSlice};
 use crate::layout::Layout;
 use crate::{FusionPattern, LayoutRule};
 
+/// The largest element of a window of at most so many is found in one go.
+const MOST_WRITTEN: i64 = 9;
+
 /// The attributes of a pool over `RANK` spatial axes.
 #[derive(AttrGroup, Clone, Debug)]
 pub struct Windowing<const RANK: usize> {
@@ -384,6 +387,8 @@ fn pool_gradient<T: Number>(
     let windows = Windows::new(&op.steps, &input[2..], &output[2..], &op.sizes);
     let (in_size, out_size) = (size(&input[2..]), size(&output[2..]));
     let divisors = op.divisors(&input[2..], &output[2..]);
+    // NaN is less than all numbers.
+    let number = |x: T| if x.partial_cmp(&x).is_some() { x } else { T::lowest(dtype) };
     let mut result = vec![T::ZERO; data.len()];
     if result.is_empty() || grad.is_empty() {
         return T::write(dtype, shape, &result);
@@ -397,7 +402,9 @@ fn pool_gradient<T: Number>(
                 let (window, element) = (run.output + i, run.input + i * windows.stride);
                 if op.kind != PoolKind::Max {
                     sums[element] = sums[element].plus(grads[window].over(divisors[window]));
-                } else if largest[window].is_none_or(|best| channel[element] > channel[best]) {
+                } else if largest[window]
+                    .is_none_or(|best| number(channel[element]) > number(channel[best]))
+                {
                     largest[window] = Some(element);
                 }
             }
@@ -464,6 +471,8 @@ impl Pool {
     ) -> Result<Tensor, String> {
         let Pool { order, steps, sizes, layout, out_layout, .. } = self;
         let input = layout.logical_extents(order, &data.shape)?;
+        let output = out_layout.logical_extents(order, shape)?;
+        let reaches = margins(steps, &input[2..], &output[2..], sizes);
         let outside = least(data.dtype)?;
         let element = |e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]| {
             let mut place = out_layout.logical_indices(order, shape, i);
@@ -473,7 +482,9 @@ impl Pool {
                 let start = strided(e, window, -step.padding.0, step.stride);
                 let reach = e.mul_index(r[axis], step.dilation);
                 let at = e.add(start, reach);
-                bounds.push((at, input[axis + 2]));
+                if !reaches[axis].is_inside() {
+                    bounds.push((at, input[axis + 2]));
+                }
                 place[axis + 2] = Index::new(at, input[axis + 2]);
             }
             let at = layout.physical_indices(e, order, &place);
@@ -489,11 +500,41 @@ impl Pool {
             let is_nan = e.scalar(ScalarOp::IsNan, &[x]);
             (inside, e.select(is_nan, outside, x))
         };
+        let count = sizes.iter().fold(1i64, |product, size| product.saturating_mul(*size));
+        let places = if i32::try_from(count).is_ok() { DType::INT32 } else { DType::INT64 };
+        if count <= MOST_WRITTEN {
+            let name = cx.stage_of("first");
+            return Ok(cx.builder.compute(&name, shape, |e, i| {
+                let none = e.constant(places, Scalar::Int(count));
+                // Whether one has been met in every window.
+                let mut is_found = false;
+                let (mut best, mut first) = (e.constant(data.dtype, outside), none);
+                for place in 0..count {
+                    let index = e.index(place);
+                    let tap = Index::new(index, count).split(e, sizes);
+                    let (inside, x) = element(e, i, &tap);
+                    let here = e.constant(places, Scalar::Int(place));
+                    if place == 0 && inside.is_none() {
+                        (best, first, is_found) = (x, here, true);
+                        continue;
+                    }
+                    let mut is_better = e.gt(x, best);
+                    if !is_found {
+                        let is_first = e.eq(first, none);
+                        is_better = e.or(is_better, is_first);
+                    }
+                    if let Some(inside) = inside {
+                        is_better = e.and(is_better, inside);
+                    }
+                    first = e.select(is_better, here, first);
+                    best = e.select(is_better, x, best);
+                }
+                first
+            }));
+        }
         let name = cx.stage_of("largest");
         let largest =
             cx.builder.reduce(&name, shape, sizes, Combiner::Max, |e, i, r| element(e, i, r).1);
-        let count = sizes.iter().fold(1i64, |product, size| product.saturating_mul(*size));
-        let places = if i32::try_from(count).is_ok() { DType::INT32 } else { DType::INT64 };
         let name = cx.stage_of("first");
         Ok(cx.builder.reduce(&name, shape, sizes, Combiner::Min, |e, i, r| {
             let (inside, x) = element(e, i, r);
@@ -524,7 +565,7 @@ impl Pool {
         let sums = means_of(dtype);
         let axes = steps.iter().zip(sizes);
         let extents: Vec<i64> = axes.map(|(step, size)| step.windows_of_one(*size)).collect();
-        cx.reduce(&extents, Combiner::Sum, |e, i, r| {
+        let given = |e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]| {
             let mut place = layout.logical_indices(order, &shape, i);
             let (mut bounds, mut taps, mut met) = (Vec::new(), Vec::new(), None);
             for (axis, (step, size)) in steps.iter().zip(sizes).enumerate() {
@@ -543,7 +584,7 @@ impl Pool {
             let windows = place[2..].to_vec();
             let at = out_layout.physical_indices(e, order, &place);
             let inside = within(e, bounds);
-            let mut chosen = match (inside, met) {
+            let chosen = match (inside, met) {
                 (Some(inside), Some(met)) => Some(e.and(inside, met)),
                 (inside, met) => inside.or(met),
             };
@@ -557,8 +598,9 @@ impl Pool {
                 let best = load(e, chosen, largest, none);
                 let tap = Index::row_major(&taps, sizes).value(e);
                 let tap = e.cast(tap, largest.dtype);
-                chosen = Some(e.eq(best, tap));
+                let is_largest = e.eq(best, tap);
                 let value = load(e, chosen, grad, zero);
+                let value = e.select(is_largest, value, zero);
                 return e.cast(value, sums);
             }
             let value = load(e, chosen, grad, zero);
@@ -566,7 +608,15 @@ impl Pool {
             let divisor = self.divisor(e, &windows, &reaches);
             let divisor = e.cast(divisor, sums);
             e.div(value, divisor)
-        })
+        };
+        if extents.iter().all(|extent| *extent == 1) {
+            return cx.compute(|e, i| {
+                let window = vec![e.index(0); extents.len()];
+                let value = given(e, i, &window);
+                e.cast(value, dtype)
+            });
+        }
+        cx.reduce(&extents, Combiner::Sum, given)
     }
 
     /// The number of elements that the mean of a window is taken of.

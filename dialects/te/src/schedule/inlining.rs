@@ -7,6 +7,9 @@ use crate::scalar::{ScalarOp, Typing};
 /// Stages are inlined while the expression stays below this many operations.
 const INLINE_OPS: usize = 256;
 
+/// What reads at most so many elements for one of its own is computed again wherever that is read.
+const MOST_READ: usize = 3;
+
 /// What `stage` reduces, where it does.
 pub fn reduce(schedule: &Schedule, stage: Stage) -> Option<Reduce> {
     schedule.body().view(schedule.stage_op(stage))
@@ -48,7 +51,9 @@ pub fn cheap(schedule: &Schedule) -> Vec<Stage> {
         let own = points(schedule, stage).max(1);
         let again = readers.iter().any(|reader| points(schedule, *reader) > own);
         let dear = is_dear(schedule, stage);
-        if again && (dear || readers.iter().any(|reader| reduce(schedule, *reader).is_some())) {
+        let is_window = loads(schedule, stage) > MOST_READ && !is_move(schedule, stage);
+        let is_summed = readers.iter().any(|reader| reduce(schedule, *reader).is_some());
+        if again && (dear || is_window || is_summed) {
             continue;
         }
         if dear && readers.len() > 1 {
@@ -83,6 +88,12 @@ fn places(schedule: &Schedule, reader: Stage, stage: Stage) -> i64 {
         access.same == *number && schedule.stage_of(access.tensor) == Some(stage)
     });
     of_stage.count() as i64
+}
+
+/// How many elements `stage` reads for one of its own.
+fn loads(schedule: &Schedule, stage: Stage) -> usize {
+    let accesses = schedule.accesses(stage).into_iter().enumerate();
+    accesses.filter(|(number, access)| access.same == *number).count()
 }
 
 /// Whether `stage` only moves what it reads.
