@@ -464,6 +464,9 @@ fn define_transposed(
     if let Some(phases) = Phases::of(steps, &output, &kernel) {
         return define_by_phases(geometry, cx, data, weight, &phases);
     }
+    if are_columns_less(geometry, &input, &output, &kernel) {
+        return define_by_columns(geometry, cx, data, weight);
+    }
 
     // Output `y` meets input `x` through tap `k` where `x · stride = y + padding - k ·
     // dilation`; with the last tap first, that is element `y + k' · dilation` of this stage.
@@ -568,6 +571,89 @@ impl Phases {
         let (extents, taps) = (extents.collect(), taps.collect());
         (!is_empty).then_some(Phases { first, extents, taps })
     }
+}
+
+/// Whether products of elements and weights that are added up where they meet are by far fewer than those that
+/// windows over a padded input take. So it is where the result is much larger than the input, which windows
+/// mostly reach over. What is added up should be sums of several products each, or memory takes longer.
+fn are_columns_less(geometry: &Geometry, input: &[i64], output: &[i64], kernel: &[i64]) -> bool {
+    let places =
+        |extents: &[i64]| extents[2..].iter().map(|extent| *extent as f64).product::<f64>();
+    let are_dense = geometry.steps.iter().all(|step| step.stride == 1);
+    let group_inputs = input[1] / geometry.groups.max(1);
+    are_dense && group_inputs >= LEAST_CHANNELS && places(output) > 1.5 * places(input) && {
+        input.iter().chain(output).chain(kernel).all(|extent| *extent > 0)
+    }
+}
+
+/// What each input element gives to each tap, a product of matrices, and then the sums of what meets in an
+/// element of the result: no product is one with padding. Strides are 1.
+fn define_by_columns(
+    geometry: &Geometry,
+    cx: &mut DefineCx<'_>,
+    data: &Tensor,
+    weight: &Tensor,
+) -> Defined {
+    let (shape, dtype) = cx.result()?;
+    let Geometry { order, kernel_order, steps, data_layout, kernel_layout, out_layout, .. } =
+        geometry;
+    let input = data_layout.logical_extents(order, &data.shape)?;
+    let kernel = kernel_layout.logical_extents(kernel_order, &weight.shape)?;
+    let groups = geometry.groups.max(1);
+    let (group_inputs, group_outputs) = (input[1] / groups, kernel[1]);
+    let places = &input[2..];
+    let count: i64 = places.iter().product();
+    let sums = accumulator(data.dtype, weight.dtype, dtype);
+
+    // By picture, group, output channel and tap, and place: the axes of a product of matrices.
+    let taps = &kernel[2..];
+    let parts: Vec<i64> = [group_outputs].iter().chain(taps).copied().collect();
+    let given = parts.iter().product();
+    let name = cx.stage_of("columns");
+    let extents = [input[0], groups, given, count];
+    let columns = cx.builder.reduce(&name, &extents, &[group_inputs], Combiner::Sum, |e, i, r| {
+        let channel = Index::new(i[1], groups).then(&Index::new(r[0], group_inputs));
+        let with = |mut at: Vec<Index>, parts: Vec<ValueId>, extents: &[i64]| {
+            let parts = parts.into_iter().zip(extents);
+            at.extend(parts.map(|(part, extent)| Index::new(part, *extent)));
+            at
+        };
+        let place = Index::new(i[3], count).split(e, places);
+        let at = with(vec![Index::new(i[0], input[0]), channel.clone()], place, places);
+        let at = data_layout.physical_indices(e, order, &at);
+        let x = e.load(data, &at);
+        let x = e.cast(x, sums);
+        let tap = Index::new(i[2], given).split(e, &parts);
+        let at = with(vec![channel], tap, &parts);
+        let at = kernel_layout.physical_indices(e, kernel_order, &at);
+        let w = e.load(weight, &at);
+        let w = e.cast(w, sums);
+        e.mul(x, w)
+    });
+    cx.reduce(taps, Combiner::Sum, |e, i, r| {
+        let out = out_layout.logical_indices(order, &shape, i);
+        let (mut bounds, mut met) = (Vec::new(), Vec::new());
+        for (axis, step) in steps.iter().enumerate() {
+            let place = out[axis + 2].value(e);
+            let place = e.add_index(place, step.padding.0);
+            let reach = e.mul_index(r[axis], step.dilation);
+            let place = e.sub(place, reach);
+            bounds.push((place, places[axis]));
+            met.push(Index::new(place, places[axis]));
+        }
+        let inside = within(e, bounds);
+        let mut part = vec![out[1].digit(e, 1, group_outputs)];
+        part.extend(r);
+        let place = met.into_iter().reduce(|place, low| place.then(&low));
+        let mut at = vec![out[0].value(e), out[1].digit(e, group_outputs, groups)];
+        at.push(Index::row_major(&part, &parts).value(e));
+        at.extend(place.map(|place| place.value(e)));
+        let zero = e.number(sums, 0.0);
+        match inside {
+            Some(inside) => e.load_if(inside, &columns, &at, zero),
+            None => e.load(&columns, &at),
+        }
+    })
 }
 
 /// The convolutions of all phases, with output channels last, and their elements where they belong: there
