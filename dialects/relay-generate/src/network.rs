@@ -11,6 +11,7 @@
 //! - Where floats were rounded, no operator follows that jumps: two ways to compute a program give
 //!   nearly the same numbers.
 
+mod drawing;
 mod layers;
 mod order;
 mod parts;
@@ -139,7 +140,7 @@ pub(super) struct Network<'a> {
 impl Network<'_> {
     /// One more operator, or a few that belong together; `None` where it did not fit.
     fn step(&mut self) -> Option<ValueId> {
-        match self.random.below(26) {
+        match self.random.below(27) {
             0..=3 => self.unary(),
             4..=6 => self.binary(),
             7 => self.compare(),
@@ -155,6 +156,7 @@ impl Network<'_> {
             22 => self.conversion(),
             23 => self.order(),
             24 => self.signal(),
+            25 => self.drawing(),
             _ => self.quantized(),
         }
     }

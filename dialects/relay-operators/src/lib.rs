@@ -39,7 +39,7 @@ pub mod memory;
 pub mod nn;
 pub mod pattern;
 pub mod qnn;
-mod random;
+pub mod random;
 pub mod reduce;
 pub mod relation;
 mod rule_files;
@@ -47,6 +47,7 @@ mod rules;
 pub mod shape;
 pub mod sort;
 pub mod spectrum;
+mod spread;
 #[cfg(test)]
 mod tests;
 pub mod vision;
@@ -75,6 +76,7 @@ pub const FAMILIES: &[Family] = &[
     Family { title: "Broadcasting", register: broadcast::register },
     Family { title: "Reductions", register: reduce::register },
     Family { title: "Creation", register: create::register },
+    Family { title: "Random numbers", register: random::register },
     Family { title: "Shape", register: shape::register },
     Family { title: "Joining and splitting", register: join::register },
     Family { title: "Indexing", register: index::register },

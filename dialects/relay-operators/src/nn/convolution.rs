@@ -13,7 +13,7 @@ use super::transposed_convolution::{Conv2dBackwardWeight, transposed_convolution
 use super::window::{Margin, Step, Windows, data_order, margins, pad_stage, spatial_axes};
 use crate::gradient::{Gradient, Pullback, Term};
 use crate::layout::Layout;
-use crate::{FusionPattern, LayoutRule, multiply_adds, random};
+use crate::{FusionPattern, LayoutRule, multiply_adds, spread};
 
 /// The attributes of a convolution over `RANK` spatial axes.
 #[derive(AttrGroup, Clone, Debug)]
@@ -73,7 +73,7 @@ macro_rules! convolution {
                 Work(multiply_adds::<$name>),
                 LayoutRule::Convolution,
                 RandomOperand(|operand, types, attributes| {
-                    random::kernel(operand, types, attributes, &kernel_order($rank))
+                    spread::kernel(operand, types, attributes, &kernel_order($rank))
                 }),
                 Evaluate(|cx| {
                     let geometry = cx.fields::<$name<Value>>()?.convolution.geometry()?;

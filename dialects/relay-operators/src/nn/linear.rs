@@ -12,7 +12,7 @@ use super::numeric::{Number, compute_dtype, dispatch, map_along, result_shape, s
 use super::relation::{require, require_rank, vectors_along};
 use crate::gradient::{Gradient, Pullback, Term};
 use crate::layout::Layout;
-use crate::random::weight;
+use crate::spread::weight;
 use crate::{FusionPattern, LayoutRule, multiply_adds};
 
 /// A fully connected layer: `out[…, j] = Σ_k data[…, k] * weight[j, k]`.

@@ -13,7 +13,7 @@ use super::relation::{divide, kernel, layout_or, require};
 use super::window::{Margin, Step, Windows, data_order, margins, offset, pad_stage, per_axis};
 use crate::gradient::{Gradient, Pullback, Term};
 use crate::layout::Layout;
-use crate::{FusionPattern, LayoutRule, multiply_adds, random};
+use crate::{FusionPattern, LayoutRule, multiply_adds, spread};
 
 /// The attributes of a transposed convolution over `RANK` spatial axes.
 #[derive(AttrGroup, Clone, Debug)]
@@ -68,7 +68,7 @@ macro_rules! transposed {
                 Work(multiply_adds::<$name>),
                 LayoutRule::Convolution,
                 RandomOperand(|operand, types, attributes| {
-                    random::kernel(operand, types, attributes, kernel_order($rank))
+                    spread::kernel(operand, types, attributes, kernel_order($rank))
                 }),
                 Evaluate(|cx| {
                     let geometry = cx.fields::<$name<Value>>()?.transposed.geometry()?;
