@@ -170,6 +170,8 @@ pub struct PassDef {
     pub name: &'static str,
     /// What it does, as Markdown; the first line is the summary.
     pub doc: &'static str,
+    /// The passes that no pipeline runs before it: what they make has lost what it asks for.
+    pub never_after: &'static [&'static str],
     /// Its options.
     pub options: &'static [OptionField],
     /// Makes it from `key=value` options, a flag having an empty value. The error is a message.

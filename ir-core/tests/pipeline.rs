@@ -99,7 +99,7 @@ impl ModulePass for Swell {
 
 /// Removes the last item.
 #[derive(Pass)]
-#[pass(name = "pop", module)]
+#[pass(name = "pop", module, never_after = "swell turn")]
 struct Pop {}
 
 impl ModulePass for Pop {
@@ -241,6 +241,7 @@ fn pipeline_errors_lie_where_they_are() {
         ("grow pop", "pop", "E0704", "expected `,` and another pass", ""),
         ("pop,knot", "knot", "E0705", "pipeline `knot` contains itself", ""),
         ("pop, stale", "stale", "E0701", "unknown pass `gone`", ""),
+        ("swell,grow, pop", "pop", "E0706", "`pop` cannot come behind `swell`", "`pop,swell`"),
         ("weigh{target=x{y}}", "x{y}", "E9998", "no `x{y}`", "take a snail"),
         ("weigh{target={launch=-1}}", "{launch", "E0703", "expects a target, or figures", ""),
         ("weigh{target={bandwidth=0,launch=1}}", "{band", "E0703", "rates above zero", ""),

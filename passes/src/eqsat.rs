@@ -154,6 +154,7 @@ impl Pass for Eqsat {
         PassDef {
             name: "eqsat",
             doc: DOC,
+            never_after: &[],
             options: EqsatOptions::FIELDS,
             make: |options| {
                 let options = EqsatOptions::read(options)?;

@@ -147,6 +147,7 @@ impl Pass for Fuse {
         PassDef {
             name: "fuse",
             doc: DOC,
+            never_after: &[],
             options: FuseOptions::FIELDS,
             make: |options| {
                 let options = FuseOptions::read(options)?;

@@ -74,7 +74,11 @@ use reverse::{Forward, Values, reverse};
 /// }
 /// ```
 #[derive(Pass)]
-#[pass(name = "gradient", module)]
+#[pass(
+    name = "gradient",
+    module,
+    never_after = "simplify-inference alter-op-layout convert-layout fuse"
+)]
 pub struct Gradients {
     /// The parameters whose gradients are wanted, by name, joined with `+`; none means all.
     #[default(vec![])]

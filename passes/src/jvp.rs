@@ -46,7 +46,11 @@ use crate::train_step::{fields, hint};
 /// }
 /// ```
 #[derive(Pass)]
-#[pass(name = "jvp", module)]
+#[pass(
+    name = "jvp",
+    module,
+    never_after = "simplify-inference alter-op-layout convert-layout fuse"
+)]
 pub struct Jvp {
     /// The parameters that change, by name, joined with `+`; none means all.
     #[default(vec![])]

@@ -58,6 +58,7 @@ impl Pass for Rewrite {
         PassDef {
             name: "rewrite",
             doc: DOC,
+            never_after: &[],
             options: RewriteOptions::FIELDS,
             make: |options| {
                 let options = RewriteOptions::read(options)?;

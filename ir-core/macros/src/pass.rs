@@ -8,16 +8,21 @@ use crate::fields;
 
 pub(crate) fn expand(input: DeriveInput) -> Result<TokenStream> {
     let ident = &input.ident;
-    let (mut name, mut variant) = (None, None);
+    let (mut name, mut variant, mut never_after) = (None, None, vec![]);
     for entry in fields::entries(&input, "pass")? {
         match &entry {
             Meta::NameValue(meta) if meta.path.is_ident("name") => {
                 name = Some(fields::string(&meta.value)?);
             }
+            Meta::NameValue(meta) if meta.path.is_ident("never_after") => {
+                let names = fields::string(&meta.value)?;
+                never_after.extend(names.split_whitespace().map(str::to_string));
+            }
             Meta::Path(path) if path.is_ident("function") => variant = Some("Function"),
             Meta::Path(path) if path.is_ident("module") => variant = Some("Module"),
             other => {
-                return Err(Error::new_spanned(other, "expected `name`, `function` or `module`"));
+                let message = "expected `name`, `never_after`, `function` or `module`";
+                return Err(Error::new_spanned(other, message));
             }
         }
     }
@@ -36,6 +41,7 @@ pub(crate) fn expand(input: DeriveInput) -> Result<TokenStream> {
                 ::ir_core::pass::PassDef {
                     name: #name,
                     doc: #doc,
+                    never_after: &[#(#never_after),*],
                     options: <#ident as ::ir_core::pass::Options>::FIELDS,
                     make: |options| {
                         let pass = <#ident as ::ir_core::pass::Options>::read(options)?;

@@ -37,6 +37,14 @@ pub const CODES: &[Code] = &[
                       no end.",
     },
     Code {
+        code: "E0706",
+        title: "pass in the wrong place",
+        explanation: "A pipeline runs a pass behind another one that takes away what it asks for. So derivatives \
+                      are computed of the program as it is written, before `simplify-inference` drops what \
+                      training needs and before layouts and kernels are chosen. `--help-pass NAME` says what \
+                      a pass never comes behind.",
+    },
+    Code {
         code: "E0710",
         title: "a pass crashed",
         explanation: "A pass panicked. This is an error of the compiler, not of its input. The reproducer \

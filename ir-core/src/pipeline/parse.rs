@@ -115,6 +115,10 @@ impl Pipeline {
                 let at = place.map_or(&entry.name, |(_, _, origin)| origin);
                 let step = resolve(text, &entry, at, registry);
                 let located = |mistake| located(place, mistake);
+                let step = step.and_then(|step| match misplaced(&step, &steps, &entry.name) {
+                    Some(mistake) => Err(vec![mistake]),
+                    None => Ok(step),
+                });
                 steps.push(
                     step.map_err(|found| found.into_iter().map(located).collect::<Diagnostics>())?,
                 );
@@ -173,6 +177,18 @@ impl Pipeline {
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
+}
+
+/// What is wrong where `step`, which is named `at` a place, comes behind `earlier` ones.
+fn misplaced(step: &Step, earlier: &[Step], at: &Range<usize>) -> Option<Mistake> {
+    let before = earlier.iter().find(|before| step.def.never_after.contains(&before.def.name))?;
+    let (name, before) = (step.def.name, before.def.name);
+    Some(Mistake {
+        at: at.clone(),
+        code: "E0706",
+        message: format!("pass `{name}` cannot come behind `{before}`"),
+        help: Some(format!("write it before: `{name},{before}`")),
+    })
 }
 
 /// The pass that `entry` names, with its options; it is named `at` a place of the whole text.

@@ -57,7 +57,11 @@ const GRAD: &str = "expand-grad.parameters";
 /// }
 /// ```
 #[derive(Pass)]
-#[pass(name = "expand-grad", module)]
+#[pass(
+    name = "expand-grad",
+    module,
+    never_after = "simplify-inference alter-op-layout convert-layout fuse"
+)]
 pub struct ExpandGrad {
     /// Names of the entry functions, joined with `+`.
     #[default(vec!["main".to_string()])]

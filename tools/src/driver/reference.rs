@@ -107,6 +107,10 @@ pub fn passes(registry: &Registry) -> String {
 
 fn describe_pass(page: &mut String, pass: &PassDef) {
     push(page, &format!("\n### {}\n\n{}\n", pass.name, pass.doc.trim()));
+    if !pass.never_after.is_empty() {
+        let others: Vec<String> = pass.never_after.iter().map(|name| format!("`{name}`")).collect();
+        push(page, &format!("\nNever behind {}.\n", others.join(", ")));
+    }
     if !pass.options.is_empty() {
         push(page, "\nOptions:\n\n");
     }

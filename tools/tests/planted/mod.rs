@@ -267,7 +267,13 @@ pub(crate) fn registry() -> Registry {
     let mut registry = tools::registry();
     for planted in MISCOMPILES.iter().chain(CRASHES).chain(TENSOR_EXPRESSIONS).chain(ENDLESS) {
         let (name, make) = (planted.name, planted.make);
-        registry.add_pass(PassDef { name, doc: "Has a bug.", options: &[], make });
+        registry.add_pass(PassDef {
+            name,
+            doc: "Has a bug.",
+            never_after: &[],
+            options: &[],
+            make,
+        });
     }
     registry
 }

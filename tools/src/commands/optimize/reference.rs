@@ -150,6 +150,9 @@ fn list<'a>(
 
 fn help_pass(out: &mut dyn Write, pass: &PassDef) -> io::Result<()> {
     writeln!(out, "{}: {}", pass.name, pass.doc)?;
+    if !pass.never_after.is_empty() {
+        writeln!(out, "\nnever behind {}", pass.never_after.join(", "))?;
+    }
     if pass.options.is_empty() {
         return writeln!(out, "\nno options");
     }
