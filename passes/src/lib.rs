@@ -38,6 +38,7 @@ pub mod convert_layout;
 pub mod cse;
 pub mod dce;
 pub mod defunctionalize;
+pub mod draw_dropout;
 pub mod dynamic_to_static;
 pub mod effects;
 pub mod emit;
@@ -125,6 +126,7 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<loops::SimplifyLoops>();
     registry.pass::<specialize::Specialize>();
     registry.pass::<train_step::TrainStep>();
+    registry.pass::<draw_dropout::DrawDropout>();
     registry.pass::<loops::TidyLoops>();
     registry.pass::<normal_forms::ToAnf>();
     registry.pass::<normal_forms::ToBbnf>();

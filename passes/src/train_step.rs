@@ -5,12 +5,14 @@ use ir_core::{
     Binding, Body, Diagnostic, Diagnostics, FuncMut, Module, ModulePass, NameHint, OpId, Pass,
     PassContext, PassResult, Symbol, Type, ValueId,
 };
-use relay::language::{Tuple, yielded};
+use relay::language::{Tuple, TupleGet, yielded};
 use relay_operators::broadcast::{Add, Divide, Multiply, Power, Subtract};
 use relay_operators::elementwise::{Cast, Sqrt};
+use relay_operators::random::ThreefrySplit;
 use rustc_hash::FxHashSet;
 
 use crate::codes::NO_STEP;
+use crate::draw_dropout::DrawDropout;
 use crate::emit::{Emit, erase_unused};
 use crate::gradient::{Gradients, set_function_type, with_main};
 
@@ -57,7 +59,9 @@ impl OptionValue for Optimizer {
 /// to be tensors of floats. What an optimizer keeps from step to step are further parameters of `@main`,
 /// behind the others, of which the state has the new values, in the same order: `momentum` keeps
 /// `%w_velocity` for each parameter `%w`; `adam` keeps `%w_mean` and `%w_square` for each, and then the number
-/// of steps so far, `%steps`. All begin as zeros.
+/// of steps so far, `%steps`. All begin as zeros. Before these comes `%random` where there is an `nn.dropout`,
+/// which then zeroes elements as `draw-dropout` says; the new value of this generator is the first of the new
+/// state.
 ///
 /// With the gradient `g`, `sgd` computes `w - rate * g`; `momentum` computes `v = momentum * velocity + g`
 /// and `w - rate * v`; and `adam` computes `m = momentum * mean + (1 - momentum) * g`,
@@ -83,7 +87,11 @@ impl OptionValue for Optimizer {
 /// }
 /// ```
 #[derive(Pass)]
-#[pass(name = "train-step", module)]
+#[pass(
+    name = "train-step",
+    module,
+    never_after = "simplify-inference alter-op-layout convert-layout fuse"
+)]
 pub struct TrainStep {
     /// How parameters follow their gradients.
     #[default(Optimizer::Sgd)]
@@ -115,9 +123,15 @@ struct Trained {
 impl ModulePass for TrainStep {
     fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
         self.check_options()?;
-        let gradients = Gradients::of(self.wrt.clone(), false);
+        let drawn = draw_dropout(module, cx)?;
+        // The generator is no parameter to train.
+        let wrt = match (&drawn, self.wrt.is_empty()) {
+            (Some(drawn), true) => drawn.others.clone(),
+            _ => self.wrt.clone(),
+        };
+        let gradients = Gradients::of(wrt, false);
         gradients.run(module, cx)?;
-        with_main(module, cx.registry, |f| self.step(f))
+        with_main(module, cx.registry, |f| self.step(f, &gradients, drawn.as_ref()))
     }
 }
 
@@ -136,8 +150,13 @@ impl TrainStep {
         Err(Diagnostic::error(NO_STEP, problem).help("leave it out for its default").into())
     }
 
-    /// Makes of a function that gives its value and its gradients one that gives a step.
-    fn step(&self, f: &mut FuncMut<'_>) -> PassResult {
+    /// Makes of a function that gives its value and its `gradients` one that gives a step.
+    fn step(
+        &self,
+        f: &mut FuncMut<'_>,
+        gradients_of: &Gradients,
+        drawn: Option<&Drawn>,
+    ) -> PassResult {
         let entry = f.body.entry();
         let result = yielded(f.body, entry).and_then(|value| fields(f.body, value));
         let [loss, gradients] = result.expect("gradients come with a value")[..] else {
@@ -151,7 +170,7 @@ impl TrainStep {
             let help = "end with `mean` or `sum`";
             return Err(Diagnostic::error(NO_STEP, error).at(f.base()).help(help).into());
         }
-        let params = Gradients::of(self.wrt.clone(), false).wanted(f)?;
+        let params = gradients_of.wanted(f)?;
         let mut trained = vec![];
         let mut found = Diagnostics::default();
         for (value, gradient) in params.into_iter().zip(gradients) {
@@ -198,6 +217,11 @@ impl TrainStep {
         let end = f.body.last_op(entry).expect("functions give values");
         let mut emit = Emit::before(f, end, "train-step");
         let (mut updated, mut next) = (vec![], vec![]);
+        if let Some(drawn) = drawn {
+            let key = drawn.generator(emit.f.body);
+            let both = emit.op(&ThreefrySplit { key })?;
+            next.push(emit.op(&TupleGet { tuple: both, index: 1 })?);
+        }
         let counted = match steps {
             Some(steps) => Some(self.count(&mut emit, steps)?),
             None => None,
@@ -266,6 +290,37 @@ impl TrainStep {
         let far = scaled(emit, direction, self.rate)?;
         Ok((emit.op(&Subtract { lhs: one.value, rhs: far })?, state))
     }
+}
+
+/// That dropout draws numbers, with the names of all parameters but the generator.
+struct Drawn {
+    others: Vec<String>,
+    /// The number of the parameter that is the generator.
+    place: usize,
+}
+
+impl Drawn {
+    fn generator(&self, body: &Body) -> ValueId {
+        body.block_args(body.entry())[self.place]
+    }
+}
+
+/// Lets dropout draw, where there is some.
+fn draw_dropout(
+    module: &mut Module,
+    cx: &mut PassContext<'_>,
+) -> Result<Option<Drawn>, Diagnostics> {
+    let names = |module: &Module| -> Vec<String> {
+        module.body("main").map_or(vec![], |body| {
+            let params = body.block_args(body.entry()).iter();
+            let name = |param| body.name_hint(param).name.map_or(String::new(), |n| n.to_string());
+            params.map(|param| name(*param)).collect()
+        })
+    };
+    let others = names(module);
+    DrawDropout {}.run(module, cx)?;
+    let place = others.len();
+    Ok((names(module).len() > place).then_some(Drawn { others, place }))
 }
 
 /// The number of steps, and what the means of so many are divided by.

@@ -16,7 +16,9 @@ use ir_core::pipeline::Step;
 use ir_core::{DType, Diagnostic, Diagnostics, Module, Registry, TensorData, verify};
 use passes::inline::Inline;
 use passes::train_step::{Optimizer, TrainStep};
+use relay_operators::random::{generator_from, generator_type};
 
+use crate::arguments::seed_of;
 use crate::codes::NOT_TRAINED;
 use crate::program::{bind, run_passes};
 use crate::versions::bind_types;
@@ -122,6 +124,7 @@ impl<'r> Trainer<'r> {
             let value = &initial[&trainer.carried[index].name];
             trainer.set(index, value);
         }
+        trainer.start_generator();
         Ok(trainer)
     }
 
@@ -235,6 +238,15 @@ impl<'r> Trainer<'r> {
             TensorData::from_i64(DType::INT64, &[], &[value]).expect("a scalar has one element")
         };
         facts.map(|(name, value)| (name.to_string(), number(value))).to_vec()
+    }
+
+    /// Takes the generator of dropout to its start. All other state begins as zeros.
+    fn start_generator(&mut self) {
+        let inputs = self.program.inputs();
+        let is_generator = |one: &Carried| inputs[one.input] == generator_type();
+        if let Some(generator) = self.carried.iter().position(is_generator) {
+            self.set(generator, &generator_from(seed_of(self.seed, "dropout")));
+        }
     }
 
     fn set(&mut self, carried: usize, value: &TensorData) {
