@@ -221,10 +221,24 @@ return {round}(narrow);"
             }
             _ => {
                 let scalar = self.of_half(dtype);
-                format!(
+                let by_lane = format!(
                     "{floats} value;\nfor (int lane = 0; lane < {lanes}; lane++) {{\n    \
                      value[lane] = {scalar}(half[lane]);\n}}\nreturn value;"
-                )
+                );
+                let convert = match lanes {
+                    4 => "const shorts all = \
+                          (shorts)__builtin_shufflevector(half, half, 0, 1, 2, 3, 0, 1, 2, 3);\n\
+                          return __builtin_ia32_vcvtph2ps(all);"
+                        .to_string(),
+                    8 => "return __builtin_ia32_vcvtph2ps256((shorts)half);".to_string(),
+                    _ => format!(
+                        "const shorts low = (shorts)__builtin_shufflevector(half, half, {LOW});\n\
+                         const shorts high = (shorts)__builtin_shufflevector(half, half, {HIGH});\n\
+                         return __builtin_shufflevector(__builtin_ia32_vcvtph2ps256(low), \
+                         __builtin_ia32_vcvtph2ps256(high), {LOW}, {HIGH});"
+                    ),
+                };
+                by_machine(lanes, &convert, &by_lane, &scalar)
             }
         };
         let name = format!("{floats}_of_{}", suffix(dtype));
@@ -248,10 +262,29 @@ return {round}(narrow);"
             }
             _ => {
                 let scalar = self.half_of(dtype);
-                format!(
+                let by_lane = format!(
                     "{halves} half;\nfor (int lane = 0; lane < {lanes}; lane++) {{\n    \
                      half[lane] = {scalar}(value[lane]);\n}}\nreturn half;"
-                )
+                );
+                // 0 is to the nearest, ties to the even one.
+                let convert = match lanes {
+                    4 => format!(
+                        "const shorts all = __builtin_ia32_vcvtps2ph(value, 0);\n\
+                         return ({halves})__builtin_shufflevector(all, all, 0, 1, 2, 3);"
+                    ),
+                    8 => format!(
+                        "const shorts all = __builtin_ia32_vcvtps2ph256(value, 0);\n\
+                         return ({halves})all;"
+                    ),
+                    _ => format!(
+                        "const shorts low = __builtin_ia32_vcvtps2ph256(\
+                         __builtin_shufflevector(value, value, {LOW}), 0);\n\
+                         const shorts high = __builtin_ia32_vcvtps2ph256(\
+                         __builtin_shufflevector(value, value, {HIGH}), 0);\n\
+                         return ({halves})__builtin_shufflevector(low, high, {LOW}, {HIGH});"
+                    ),
+                };
+                by_machine(lanes, &convert, &by_lane, &scalar)
             }
         };
         let name = format!("{}_of_{floats}", suffix(dtype));
@@ -353,3 +386,19 @@ fn in_range(range: Range, dtype: DType) -> bool {
         _ => false,
     }
 }
+
+/// `convert`, which converts so many numbers of 16 bits, where the processor can, else `by_lane`, which calls
+/// `scalar`.
+fn by_machine(lanes: usize, convert: &str, by_lane: &str, scalar: &str) -> String {
+    if ![4, 8, 16].contains(&lanes) {
+        return by_lane.to_string();
+    }
+    format!(
+        "#if defined(__F16C__)\ntypedef short shorts __attribute__((vector_size(16)));\n\
+         (void){scalar}; /* It has no other use. */\n{convert}\n#else\n{by_lane}\n#endif"
+    )
+}
+
+/// The lanes of either half of a vector of 16.
+const LOW: &str = "0, 1, 2, 3, 4, 5, 6, 7";
+const HIGH: &str = "8, 9, 10, 11, 12, 13, 14, 15";
