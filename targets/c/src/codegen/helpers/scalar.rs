@@ -39,7 +39,7 @@ impl Helpers {
         if let Some(symbol) = arithmetic(op, dtype) {
             return self.rounded(dtype, Expr::binary(symbol, &a.expr, &b.expr));
         }
-        let own = single && matches!(op, Exp | Log | Tanh | Erf) || op == Sigmoid;
+        let own = single && matches!(op, Exp | Log | Tanh | Atan | Erf) || op == Sigmoid;
         let expr = match op {
             Neg => Expr::unary("-", &a.expr),
             Min | Max => {

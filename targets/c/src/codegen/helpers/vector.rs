@@ -376,7 +376,7 @@ impl Helpers {
     ) -> String {
         use ScalarOp::*;
         let elem = computed(dtype);
-        if matches!(op, Exp | Log | Tanh | Sigmoid | Erf) && dtype == DType::FLOAT32 {
+        if matches!(op, Exp | Log | Tanh | Sigmoid | Atan | Erf) && dtype == DType::FLOAT32 {
             return math::function(self, op, elem, Some(lanes));
         }
         let vector = self.vector_type(elem, lanes);
