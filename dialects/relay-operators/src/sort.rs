@@ -95,12 +95,14 @@ fn sorted(
     Ok((values, TensorData::from_i64(dtype, &shape, &places)?))
 }
 
-/// The places from which the elements of sorted rows come.
+/// The places from which the first elements of sorted rows come.
 struct Order {
     data: Tensor,
     axis: usize,
-    /// Of the shape of the data, its axis rounded up to a power of two.
+    /// Of the shape of the data, its axis as long as the elements that are wanted, rounded up to a power
+    /// of two.
     sorted: Tensor,
+    ascending: bool,
     /// Whether `sorted` are keys, rather than places.
     has_keys: bool,
 }
@@ -111,79 +113,71 @@ const KEYED_ROW: i64 = 1 << 21;
 /// Longer rows are not sorted.
 const LONGEST_ROW: i64 = 1 << 40;
 
-/// The order of the first operand along `axis`, by the bitonic network (Knuth, The Art of Computer
-/// Programming, volume 3, 5.3.4): about `log² n / 2` stages, each of which compares and exchanges all
-/// pairs at a fixed distance, so that every stage is elementwise, on contiguous parts of rows, and
-/// without conditions. Rows are as long as the next power of two; what is beyond their end comes last.
+/// The `wanted` first elements of the sorted rows of the first operand along `axis`, or all, by the
+/// bitonic network (Knuth, The Art of Computer Programming, volume 3, 5.3.4): stages that compare and
+/// exchange all pairs at a fixed distance, so that every one is elementwise, on contiguous parts of
+/// rows, and without conditions. What is beyond the end of a row comes last.
+///
+/// All of a row of `n` takes about `log² n / 2` stages. Else it is taken as runs of `k` elements,
+/// `wanted` rounded up to a power of two, which take `log² k / 2` stages; then, until one run is left,
+/// the `k` first elements of every two are found in one stage and sorted in `log k`, at half the
+/// elements each time. Runs lie side by side, element by element, so that neighbours are compared with
+/// neighbours.
 ///
 /// What is sorted is distinct, which makes the sort stable: numbers of up to 32 bits as keys, the
 /// number before its place, and others as places, whose numbers are looked up.
-fn define_order(cx: &mut DefineCx<'_>, axis: i64, ascending: bool) -> Result<Order, String> {
+fn define_order(
+    cx: &mut DefineCx<'_>,
+    axis: i64,
+    ascending: bool,
+    wanted: Option<i64>,
+) -> Result<Order, String> {
     let data = cx.tensor(0)?;
     let axis = relation::axis(axis, data.shape.len())?;
     let extent = data.shape[axis];
     if extent > LONGEST_ROW {
         return Err(format!("rows of {extent} elements are too long to sort"));
     }
-    let length = u64::try_from(extent).unwrap_or(0).next_power_of_two() as i64;
+    let power = |count: i64| u64::try_from(count).unwrap_or(0).next_power_of_two() as i64;
+    let length = power(extent);
+    let run = wanted.map_or(length, |wanted| power(wanted.min(extent)));
+    let mut runs = (extent + run - 1) / run;
     let has_keys = data.dtype.bits() <= 32 && length <= KEYED_ROW;
     let mut shape = data.shape.clone();
-    shape[axis] = length;
+    shape[axis] = run;
+    if runs > 1 {
+        shape.insert(axis + 1, runs);
+    }
     let name = cx.stage_of("order");
-    let mut sorted = cx.builder.compute(&name, &shape, |e, i| match has_keys {
-        true => {
-            let end = e.index(extent);
-            let inside = e.lt(i[axis], end);
-            let zero = e.number(data.dtype, 0.0);
-            let value = e.load_if(inside, &data, i, zero);
-            let key = define_key(e, value, i[axis], ascending);
-            let last = e.number(DType::FLOAT64, f64::INFINITY);
-            e.select(inside, key, last)
+    let sorted = cx.builder.compute(&name, &shape, |e, i| {
+        let mut at = i.to_vec();
+        if runs > 1 {
+            let (row, number) = (e.mul_index(i[axis], runs), at.remove(axis + 1));
+            at[axis] = e.add(row, number);
         }
-        false => i[axis],
+        if !has_keys {
+            return at[axis];
+        }
+        let end = e.index(extent);
+        let inside = e.lt(at[axis], end);
+        let zero = e.number(data.dtype, 0.0);
+        let value = e.load_if(inside, &data, &at, zero);
+        let key = define_key(e, value, at[axis], ascending);
+        let last = e.number(DType::FLOAT64, f64::INFINITY);
+        e.select(inside, key, last)
     });
+    let mut order = Order { data, axis, sorted, ascending, has_keys };
     let mut merged = 1;
-    while merged < length {
-        let mut distance = merged;
-        while distance > 0 {
-            sorted = cx.builder.compute(&name, &shape, |e, i| {
-                // Which half of its pair, and of its run, it is: together, what it takes.
-                let [half, run] = [distance, 2 * merged].map(|size| {
-                    let (size, two) = (e.index(size), e.index(2));
-                    let number = e.floor_div(i[axis], size);
-                    e.floor_mod(number, two)
-                });
-                let (ahead, back) =
-                    (e.add_index(i[axis], distance), e.mul_index(half, 2 * distance));
-                let mut at = i.to_vec();
-                at[axis] = e.sub(ahead, back);
-                let (own, other) = (e.load(&sorted, i), e.load(&sorted, &at));
-                let take = match has_keys {
-                    true => {
-                        let [half, run] = [half, run].map(|number| {
-                            let (one, twice) = (e.index(1), e.mul_index(number, 2));
-                            e.sub(one, twice)
-                        });
-                        // 1 where it takes the lesser one, else -1.
-                        let sign = e.mul(half, run);
-                        let sign = e.cast(sign, DType::FLOAT64);
-                        let (apart, zero) = (e.sub(other, own), e.number(DType::FLOAT64, 0.0));
-                        let apart = e.mul(apart, sign);
-                        e.lt(apart, zero)
-                    }
-                    false => {
-                        let first = comes_before(e, &data, i, axis, other, own, ascending);
-                        let wants_first = e.eq(half, run);
-                        e.eq(first, wants_first)
-                    }
-                };
-                e.select(take, other, own)
-            });
-            distance /= 2;
-        }
+    while merged < run {
+        order.merge(cx, &name, merged);
         merged *= 2;
     }
-    Ok(Order { data, axis, sorted, has_keys })
+    while runs > 1 {
+        order.halve(cx, &name, run, runs);
+        order.merge(cx, &name, run / 2);
+        runs = (runs + 1) / 2;
+    }
+    Ok(order)
 }
 
 /// The `float64` whose order is that of `value`, of at most 32 bits, and then of `place`.
@@ -214,35 +208,6 @@ fn define_key(e: &mut Expression<'_>, value: ValueId, place: ValueId, ascending:
     e.add(high, place)
 }
 
-/// Whether, in a row of `data`, the element at `a` comes before the one at `b`; places beyond the end
-/// come last.
-fn comes_before(
-    e: &mut Expression<'_>,
-    data: &Tensor,
-    i: &[ValueId],
-    axis: usize,
-    a: ValueId,
-    b: ValueId,
-    ascending: bool,
-) -> ValueId {
-    let end = e.index(data.shape[axis]);
-    let [a_inside, b_inside] = [a, b].map(|place| e.lt(place, end));
-    let both = e.and(a_inside, b_inside);
-    let element = |e: &mut Expression<'_>, place: ValueId| {
-        let mut at = i.to_vec();
-        at[axis] = place;
-        let zero = e.number(data.dtype, 0.0);
-        e.load_if(both, data, &at, zero)
-    };
-    let (x, y) = (element(e, a), element(e, b));
-    let (x, y) = if ascending { (x, y) } else { (y, x) };
-    let (less, greater) = (define_less(e, x, y), define_less(e, y, x));
-    let (tie, earlier) = (e.not(greater), e.lt(a, b));
-    let tied = e.and(tie, earlier);
-    let before = e.or(less, tied);
-    e.select(both, before, earlier)
-}
-
 /// Whether `x` comes before `y` in the order of [`elements::total_order`].
 pub(super) fn define_less(e: &mut Expression<'_>, x: ValueId, y: ValueId) -> ValueId {
     let dtype = e.dtype(x);
@@ -261,6 +226,122 @@ pub(super) fn define_less(e: &mut Expression<'_>, x: ValueId, y: ValueId) -> Val
 }
 
 impl Order {
+    /// Sorts runs, each of two sorted ones of `merged` elements in opposite directions or of elements of
+    /// which the network makes such; every other one backwards.
+    fn merge(&mut self, cx: &mut DefineCx<'_>, name: &str, merged: i64) {
+        let axis = self.axis;
+        let mut distance = merged;
+        while distance > 0 {
+            let shape = self.sorted.shape.clone();
+            self.sorted = cx.builder.compute(name, &shape, |e, i| {
+                // Which half of its pair, and of its run, it is: together, what it takes.
+                let [half, run] = [distance, 2 * merged].map(|size| {
+                    let (size, two) = (e.index(size), e.index(2));
+                    let number = e.floor_div(i[axis], size);
+                    e.floor_mod(number, two)
+                });
+                let (ahead, back) =
+                    (e.add_index(i[axis], distance), e.mul_index(half, 2 * distance));
+                let mut at = i.to_vec();
+                at[axis] = e.sub(ahead, back);
+                let (own, other) = (e.load(&self.sorted, i), e.load(&self.sorted, &at));
+                let take = match self.has_keys {
+                    true => {
+                        let [half, run] = [half, run].map(|number| {
+                            let (one, twice) = (e.index(1), e.mul_index(number, 2));
+                            e.sub(one, twice)
+                        });
+                        // 1 where it takes the lesser one, else -1.
+                        let sign = e.mul(half, run);
+                        let sign = e.cast(sign, DType::FLOAT64);
+                        let (apart, zero) = (e.sub(other, own), e.number(DType::FLOAT64, 0.0));
+                        let apart = e.mul(apart, sign);
+                        e.lt(apart, zero)
+                    }
+                    false => {
+                        let first = self.comes_before(e, i, other, own);
+                        let wants_first = e.eq(half, run);
+                        e.eq(first, wants_first)
+                    }
+                };
+                e.select(take, other, own)
+            });
+            distance /= 2;
+        }
+    }
+
+    /// Keeps of every two sorted runs of `run` elements the first `run` ones: those that come first of an
+    /// element and of its mirror image in the other run. They ascend and then descend, or the other way
+    /// around, which is what can be merged. A run without another one stays.
+    fn halve(&mut self, cx: &mut DefineCx<'_>, name: &str, run: i64, runs: i64) {
+        let axis = self.axis;
+        let kept = (runs + 1) / 2;
+        let mut shape = self.sorted.shape.clone();
+        shape[axis + 1] = kept;
+        if kept == 1 {
+            shape.remove(axis + 1);
+        }
+        self.sorted = cx.builder.compute(name, &shape, |e, i| {
+            let mut at = i.to_vec();
+            if kept == 1 {
+                at.insert(axis + 1, e.index(0));
+            }
+            let own = e.load(&self.sorted, &at);
+            let last = e.index(run - 1);
+            at[axis] = e.sub(last, at[axis]);
+            at[axis + 1] = e.add_index(at[axis + 1], kept);
+            let other = match runs % 2 {
+                0 => e.load(&self.sorted, &at),
+                _ => {
+                    let end = e.index(runs);
+                    let inside = e.lt(at[axis + 1], end);
+                    let beyond = match self.has_keys {
+                        true => e.number(DType::FLOAT64, f64::INFINITY),
+                        false => e.index(self.data.shape[axis]),
+                    };
+                    e.load_if(inside, &self.sorted, &at, beyond)
+                }
+            };
+            let take = match self.has_keys {
+                true => e.lt(other, own),
+                false => self.comes_before(e, i, other, own),
+            };
+            e.select(take, other, own)
+        });
+    }
+
+    /// Whether, in the row of `i`, the element at place `a` comes before the one at `b`; places beyond
+    /// the end come last.
+    fn comes_before(
+        &self,
+        e: &mut Expression<'_>,
+        i: &[ValueId],
+        a: ValueId,
+        b: ValueId,
+    ) -> ValueId {
+        let (data, axis) = (&self.data, self.axis);
+        let end = e.index(data.shape[axis]);
+        let [a_inside, b_inside] = [a, b].map(|place| e.lt(place, end));
+        let both = e.and(a_inside, b_inside);
+        let element = |e: &mut Expression<'_>, place: ValueId| {
+            let mut at = i.to_vec();
+            if at.len() > data.shape.len() {
+                // The number of the run.
+                at.remove(axis + 1);
+            }
+            at[axis] = place;
+            let zero = e.number(data.dtype, 0.0);
+            e.load_if(both, data, &at, zero)
+        };
+        let (x, y) = (element(e, a), element(e, b));
+        let (x, y) = if self.ascending { (x, y) } else { (y, x) };
+        let (less, greater) = (define_less(e, x, y), define_less(e, y, x));
+        let (tie, earlier) = (e.not(greater), e.lt(a, b));
+        let tied = e.and(tie, earlier);
+        let before = e.or(less, tied);
+        e.select(both, before, earlier)
+    }
+
     /// The place of the element of rank `i` in its row.
     fn place(&self, e: &mut Expression<'_>, i: &[ValueId]) -> ValueId {
         let sorted = e.load(&self.sorted, i);
@@ -312,7 +393,7 @@ impl Order {
         Ok(sorted(data, op.axis, op.is_ascend, None, DType::INT32)?.0.into())
     }), Define(|cx| {
         let op = cx.fields::<Sort<Operand>>()?;
-        let order = define_order(cx, op.axis, op.is_ascend)?;
+        let order = define_order(cx, op.axis, op.is_ascend, None)?;
         Ok(vec![order.values(cx)?])
     }))
 )]
@@ -344,7 +425,7 @@ pub struct Sort<V = ValueId> {
         Ok(sorted(data, op.axis, op.is_ascend, None, op.dtype)?.1.into())
     }), Define(|cx| {
         let op = cx.fields::<Argsort<Operand>>()?;
-        let order = define_order(cx, op.axis, op.is_ascend)?;
+        let order = define_order(cx, op.axis, op.is_ascend, None)?;
         Ok(vec![order.places(cx, op.dtype)?])
     }))
 )]
@@ -405,8 +486,10 @@ pub struct Ranking {
         let op = cx.fields::<TopK<Value>>()?;
         evaluate_top_k(cx.tensor(0)?, op.k, &op.ranking)
     }), Define(|cx| {
-        let Ranking { axis, ret_type, is_ascend, dtype } = cx.fields::<TopK<Operand>>()?.ranking;
-        let order = define_order(cx, axis, is_ascend)?;
+        let op = cx.fields::<TopK<Operand>>()?;
+        let Ranking { axis, ret_type, is_ascend, dtype } = op.ranking;
+        let k = op.k.filter(|&k| k >= 1);
+        let order = define_order(cx, axis, is_ascend, k)?;
         Ok(match ret_type {
             TopKResult::Both => vec![order.values(cx)?, order.places(cx, dtype)?],
             TopKResult::Values => vec![order.values(cx)?],
