@@ -288,6 +288,7 @@ const READ_AGAIN: &[&str] = &[
     "relay.nn.max_pool2d_grad",
     "relay.nn.max_pool3d",
     "relay.qnn.avg_pool2d",
+    "relay.random.multinomial",
     "relay.scatter_elements",
     "relay.scatter_nd",
 ];

@@ -1,7 +1,7 @@
 //! Random numbers: pure operators on generators, which are values.
 //!
-//! A generator is a vector of ten words, [`threefry`]. Whoever draws numbers gets the next generator with them; the
-//! same generator gives the same numbers on every machine.
+//! A generator is a vector of ten words, those of the Threefry cipher. Whoever draws numbers gets the next generator
+//! with them; the same generator gives the same numbers on every machine.
 
 mod threefry;
 

@@ -57,11 +57,7 @@ const GRAD: &str = "expand-grad.parameters";
 /// }
 /// ```
 #[derive(Pass)]
-#[pass(
-    name = "expand-grad",
-    module,
-    never_after = "simplify-inference alter-op-layout convert-layout fuse"
-)]
+#[pass(name = "expand-grad", module)]
 pub struct ExpandGrad {
     /// Names of the entry functions, joined with `+`.
     #[default(vec!["main".to_string()])]
