@@ -52,8 +52,8 @@ pub fn by_rows(body: &Body, rows: &[ValueId]) -> Option<Rows> {
         }
         // What is no stage reads tensors as it likes.
         let stage = Stage::of(body, op)?;
-        // A row of a scan over rows depends on those before it.
-        if stage.scan == Some(0) {
+        // A row of a scan over rows depends on those before it, and one that is changed on where that is.
+        if stage.scan == Some(0) || stage.scatters {
             return None;
         }
         let row = *body.block_args(body.region_block(op, 0)).first()?;

@@ -12,8 +12,9 @@
 //! ```
 //!
 //! A [`Compute`] maps; a [`Reduce`] combines over reduction axes; a [`Scan`] hands a state from one element
-//! to the next along an axis. But for that, nothing here says in which order or where elements are computed:
-//! that is the [schedule](crate::schedule)'s.
+//! to the next along an axis; a [`Scatter`] changes elements at computed places, one update after the other.
+//! But for that, nothing here says in which order or where elements are computed: that is the
+//! [schedule](crate::schedule)'s.
 //!
 //! Extents are constants. An axis may end earlier, at a [*count*](counts) that is known only when the
 //! function runs: a parameter of it, of which the extent is the bound.
@@ -32,8 +33,13 @@ pub mod parts;
 pub(crate) mod verify;
 mod work;
 
+use std::ops::Range;
+
 use ir_core::text::ItemSyntax;
-use ir_core::{AttrValue, Body, ItemDef, Op, OpId, Registry, TensorType, Type, ValueId, registry};
+use ir_core::{
+    AttrValue, BlockId, Body, ItemDef, Op, OpId, Registry, SmallVec, TensorType, Type, ValueId,
+    registry,
+};
 
 pub(crate) use build::function_type;
 pub use build::{ComputeBuilder, Expression, Tensor};
@@ -129,6 +135,38 @@ pub struct Scan {
     pub initial: Vec<ir_core::TensorData>,
     /// The [counts] at which its dimensions end: for each the number of a parameter of the
     /// function, or -1. Empty where all are whole.
+    #[default(vec![])]
+    pub counts: Vec<i64>,
+}
+
+/// A tensor whose elements are changed at places that are computed. Its first block takes one index
+/// (`int64`) per dimension and yields the element before any update. Its second block takes one index per
+/// axis of the updates and yields a place, an index per dimension, and then a value; what the third block
+/// makes of the element there and the value becomes the element. Updates of an element follow one another
+/// in row-major order of their axes. A place outside of the tensor is an error.
+///
+/// ```text
+/// counts[i < 8] = scatter { yield 0i32 } update[k < 100] { yield %bin[k], 1i32 } combine(a, b) { yield a + b }
+/// ```
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "te.scatter",
+    traits(RECURSIVE_EFFECTS),
+    regions(initial, update, combine),
+    infer = |op: Scatter, _: &mut _| Ok(Type::tensor(op.shape, op.dtype)),
+    verify = verify::scatter
+)]
+pub struct Scatter {
+    /// Name of the stage, unique in its function.
+    pub name: String,
+    /// Extents of the tensor.
+    pub shape: Vec<i64>,
+    /// Element type.
+    pub dtype: ir_core::DType,
+    /// Extents of the axes of the updates.
+    pub extents: Vec<i64>,
+    /// The [counts] at which its dimensions and then the axes of the updates end: for each the number of a
+    /// parameter of the function, or -1. Empty where all are whole.
     #[default(vec![])]
     pub counts: Vec<i64>,
 }
@@ -236,10 +274,13 @@ pub struct Stage {
     pub name: String,
     /// Extents of its results.
     pub shape: Vec<i64>,
-    /// Extents of its reduction axes; empty for a map.
+    /// Extents of its reduction axes, or of those of its updates; empty for a map.
     pub reduction: Vec<i64>,
     /// The dimension along which elements are computed one after the other, of a scan.
     pub scan: Option<usize>,
+    /// Whether it changes elements at computed places, so that its second block takes the indices in
+    /// `reduction`, and its first none of them.
+    pub scatters: bool,
     /// The [counts] of `shape` and then of `reduction`; empty where all are whole.
     pub counts: Vec<i64>,
 }
@@ -249,14 +290,46 @@ impl Stage {
     pub fn of(body: &Body, op: OpId) -> Option<Stage> {
         if let Some(compute) = body.view::<Compute>(op) {
             let Compute { name, shape, counts, .. } = compute;
-            return Some(Stage { op, name, shape, reduction: vec![], scan: None, counts });
+            let (reduction, scan, scatters) = (vec![], None, false);
+            return Some(Stage { op, name, shape, reduction, scan, scatters, counts });
         }
         if let Some(Scan { name, shape, axis, counts, .. }) = body.view(op) {
-            let scan = usize::try_from(axis).ok();
-            return Some(Stage { op, name, shape, reduction: vec![], scan, counts });
+            let (reduction, scan, scatters) = (vec![], usize::try_from(axis).ok(), false);
+            return Some(Stage { op, name, shape, reduction, scan, scatters, counts });
         }
-        let Reduce { name, shape, extents, counts, .. } = body.view(op)?;
-        Some(Stage { op, name, shape, reduction: extents, scan: None, counts })
+        if let Some(Scatter { name, shape, extents: reduction, counts, .. }) = body.view(op) {
+            let (scan, scatters) = (None, true);
+            return Some(Stage { op, name, shape, reduction, scan, scatters, counts });
+        }
+        let Reduce { name, shape, extents: reduction, counts, .. } = body.view(op)?;
+        let (scan, scatters) = (None, false);
+        Some(Stage { op, name, shape, reduction, scan, scatters, counts })
+    }
+
+    /// The blocks that read tensors, each with the axes that are its first arguments: numbers into `shape`
+    /// and then `reduction`.
+    pub fn blocks(&self, body: &Body) -> SmallVec<[(BlockId, Range<usize>); 2]> {
+        let (dimensions, axes) = (self.shape.len(), self.shape.len() + self.reduction.len());
+        let first = body.region_block(self.op, 0);
+        match self.scatters {
+            false => SmallVec::from_iter([(first, 0..axes)]),
+            true => {
+                let update = body.region_block(self.op, 1);
+                SmallVec::from_buf([(first, 0..dimensions), (update, dimensions..axes)])
+            }
+        }
+    }
+
+    /// How many times its blocks run where each element is computed once: the elements of what is
+    /// combined, or the elements and then the updates.
+    pub fn points(&self) -> i64 {
+        let product =
+            |extents: &[i64]| extents.iter().fold(1i64, |all, extent| all.saturating_mul(*extent));
+        let (elements, reduction) = (product(&self.shape), product(&self.reduction));
+        match self.scatters {
+            true => elements.saturating_add(reduction),
+            false => elements.saturating_mul(reduction),
+        }
     }
 
     /// The number of the parameter at which axis `axis`, of `shape` and then `reduction`, ends.
@@ -293,6 +366,7 @@ pub(crate) fn register(registry: &mut Registry, syntax: ItemSyntax) {
     reduce.def.results = RESULTS;
     registry.add_op(reduce);
     registry.op::<Scan>();
+    registry.op::<Scatter>();
     registry.op::<Load>();
     registry.op::<LoadIf>();
     registry.op::<Yield>();

@@ -9,6 +9,7 @@
 
 mod counted;
 mod elements;
+mod scatters;
 mod schedules;
 #[cfg(test)]
 mod tests;
@@ -119,12 +120,14 @@ struct Plan {
     combiner: Option<Combiner>,
     /// The axis along which it scans, and the element type of its state.
     scan: Option<(usize, DType)>,
+    /// Whether what it would give is scattered.
+    scatters: bool,
 }
 
 impl Plan {
     fn new(name: &'static str, source: usize) -> Plan {
         let (shape, extents, access) = (vec![], vec![], vec![]);
-        Plan { name, source, shape, extents, access, combiner: None, scan: None }
+        Plan { name, source, shape, extents, access, combiner: None, scan: None, scatters: false }
     }
 }
 
@@ -186,6 +189,9 @@ impl Generator {
             if let Some(largest) = extents.iter_mut().max_by_key(|extent| ***extent) {
                 **largest = (**largest + 1) / 2;
             }
+        }
+        if plan.scatters {
+            return self.scatter(&plan);
         }
         let Plan { name, shape, extents, combiner, scan, .. } = &plan;
         let all: Vec<i64> = shape.iter().chain(extents).copied().collect();
@@ -289,6 +295,8 @@ impl Generator {
             let axis = self.random.below(plan.shape.len());
             plan.scan = Some((axis, DTYPES[self.random.below(DTYPES.len())]));
             plan.name = "scan";
+        } else if self.random.one_in(4) {
+            plan.scatters = true;
         }
         plan
     }

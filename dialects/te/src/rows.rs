@@ -92,6 +92,9 @@ fn sort_of(
     rows: i64,
     sorts: &FxHashMap<ValueId, Sort>,
 ) -> Option<Sort> {
+    if stage.scatters {
+        return None;
+    }
     let block = body.region_block(stage.op, 0);
     let mut indices = Indices::default();
     let extents = stage.shape.iter().chain(&stage.reduction);

@@ -27,7 +27,7 @@ pub use default::default_schedule;
 pub use state::{Attach, Axis, Refused, Schedule, Stage};
 pub(crate) use state::{Limit, Relation, StageState};
 
-use ir_core::{Body, Item, Symbol};
+use ir_core::{Body, Item, Symbol, ValueId};
 
 use self::ops::Handle;
 use self::state::{AxisState, Record};
@@ -79,11 +79,15 @@ impl Schedule {
 
     /// Gives `stage` the axes of `view`, unscheduled.
     pub(crate) fn reset_axes(&mut self, stage: Stage, view: &StageView) {
-        let block = self.body.region_block(view.op, 0);
+        let mut indices: Vec<Option<ValueId>> = vec![None; view.shape.len() + view.reduction.len()];
+        for (block, axes) in view.blocks(&self.body) {
+            let args = self.body.block_args(block).iter().copied().map(Some);
+            indices[axes].iter_mut().zip(args).for_each(|(index, arg)| *index = arg);
+        }
         let mut names = NameSet::default();
         let mut roots = Vec::new();
         for (position, &extent) in view.shape.iter().chain(&view.reduction).enumerate() {
-            let hint = self.body.block_args(block).get(position).copied();
+            let hint = indices[position];
             let hint = hint.and_then(|value| self.body.name_hint(value).name);
             let reduction = position >= view.shape.len();
             let is_scanned = view.scan == Some(position);
@@ -253,12 +257,13 @@ impl Schedule {
             self.stages[stage.0].leaves[position] = *axis;
         }
         let steps = |leaves: &[Axis]| -> Vec<Axis> {
-            leaves.iter().copied().filter(|leaf| self.is_reduction(*leaf)).collect()
+            let leaves = leaves.iter().copied();
+            leaves.filter(|leaf| self.is_reduction(*leaf) && !self.changes_apart(*leaf)).collect()
         };
-        if self.is_scan(stage) && steps(&before) != steps(&self.stages[stage.0].leaves) {
+        if self.is_ordered(stage) && steps(&before) != steps(&self.stages[stage.0].leaves) {
             self.stages[stage.0].leaves = before;
-            let name = self.stage_name(stage);
-            return Err(format!("the loops over what `{name}` scans keep their order"));
+            let (name, ordered) = (self.stage_name(stage), self.in_order(stage));
+            return Err(format!("the {ordered} loops of `{name}` keep their order"));
         }
         self.check().inspect_err(|_| self.stages[stage.0].leaves = before)?;
         let axes = order.iter().copied().map(Handle::Axis).collect();
@@ -290,11 +295,14 @@ impl Schedule {
         if state.kind != ForKind::Serial {
             return Err(format!("`{}` is {} already", state.name, state.kind.name()));
         }
-        if state.reduction && kind != ForKind::Unrolled {
+        if state.reduction && kind != ForKind::Unrolled && !self.changes_apart(axis) {
             let (name, kind) = (&state.name, kind.name());
-            return Err(match self.is_scan(state.stage) {
-                true => format!("`{name}` is scanned, so its iterations cannot be {kind}"),
-                false => format!(
+            return Err(match self.kind_of(state.stage) {
+                "scan" => format!("`{name}` is scanned, so its iterations cannot be {kind}"),
+                "scatter" => format!(
+                    "iterations of `{name}` may change the same element, so they cannot be {kind}"
+                ),
+                _ => format!(
                     "`{name}` is reduced, so its iterations cannot be {kind}: factor it out first"
                 ),
             });
@@ -369,8 +377,7 @@ impl Schedule {
             return Err(format!("`{name}` is a result of the function"));
         }
         if self.body.view::<Compute>(self.stage_op(stage)).is_none() {
-            let what = if self.is_scan(stage) { "scan" } else { "reduction" };
-            return Err(format!("`{name}` is a {what}"));
+            return Err(format!("`{name}` is a {}", self.kind_of(stage)));
         }
         if let Some(other) =
             self.stages.iter().find(|s| matches!(s.attach, Attach::At(to, _) if to == stage))
@@ -409,7 +416,7 @@ impl Schedule {
     pub fn stream(&mut self, stage: Stage) -> Result<(), Refused> {
         if self.body.view::<Compute>(self.stage_op(stage)).is_none() {
             let name = self.stage_name(stage);
-            let what = if self.is_scan(stage) { "scan" } else { "reduction" };
+            let what = self.kind_of(stage);
             return Err(format!("`{name}` is a {what}: use cache_write first"));
         }
         self.stages[stage.0].streaming = true;
@@ -423,7 +430,7 @@ impl Schedule {
         let (of, position) = self.leaf(axis)?;
         let leaves = &self.stages[stage.0].leaves;
         let first = leaves.iter().position(|leaf| self.is_reduction(*leaf));
-        let Some(first) = first.filter(|_| !self.is_scan(stage)) else {
+        let Some(first) = first.filter(|_| !self.is_ordered(stage)) else {
             return Err(format!("`{}` is no reduction", self.stage_name(stage)));
         };
         if of != stage || position > first {
@@ -454,6 +461,9 @@ impl Schedule {
         }
         if self.update {
             return Err("the function is itself an intrinsic that combines".to_string());
+        }
+        if self.is_ordered(stage) {
+            return Err(format!("`{}` is a {}", self.stage_name(stage), self.kind_of(stage)));
         }
         let name = intrinsic.name;
         self.stages[stage.0].tensorized = Some((axis, intrinsic));
@@ -501,7 +511,20 @@ impl Schedule {
 
     /// What the axes of `stage` that are not spatial are.
     fn in_order(&self, stage: Stage) -> &'static str {
-        if self.is_scan(stage) { "scanned" } else { "reduced" }
+        match self.kind_of(stage) {
+            "scan" => "scanned",
+            "scatter" => "updated",
+            _ => "reduced",
+        }
+    }
+
+    /// What a stage that is no map is called.
+    pub(crate) fn kind_of(&self, stage: Stage) -> &'static str {
+        match () {
+            () if self.is_scan(stage) => "scan",
+            () if self.is_scatter(stage) => "scatter",
+            () => "reduction",
+        }
     }
 
     /// Whether every stage that is computed within another is read only there, and the steps of scans

@@ -251,7 +251,7 @@ pub(crate) fn open(points: &[Vec<i64>], functions: &[&Item]) -> Result<Counted, 
         }
         let (shape, reduction) = axes.split_at(stage.shape.len());
         let mut attrs = body.attrs(stage.op).with("shape", &shape.to_vec());
-        if !reduction.is_empty() {
+        if body.attrs(stage.op).get("extents").is_some() {
             attrs = attrs.with("extents", &reduction.to_vec());
         }
         body.set_attrs(stage.op, attrs);

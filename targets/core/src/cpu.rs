@@ -31,6 +31,7 @@
 mod moves;
 mod rows;
 mod scans;
+mod scatters;
 mod slices;
 mod tiles;
 mod together;
@@ -143,6 +144,9 @@ impl Rules<'_> {
     fn root(&mut self, root: Stage) {
         if self.schedule.is_scan(root) {
             return self.scan(root);
+        }
+        if self.schedule.is_scatter(root) {
+            return self.scatter(root);
         }
         let companions = self.companions(root);
         if !companions.is_empty() && self.together(root, &companions) {

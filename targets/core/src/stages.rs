@@ -26,7 +26,7 @@ pub(crate) fn producers(schedule: &Schedule, stage: Stage) -> Vec<Stage> {
             seen.push(producer);
             if schedule.is_inline(producer) {
                 pending.push(producer);
-            } else if !schedule.is_output(producer) && !schedule.is_scan(producer) {
+            } else if !schedule.is_output(producer) && !schedule.is_ordered(producer) {
                 found.push(producer);
             }
         }

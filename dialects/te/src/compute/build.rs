@@ -7,7 +7,7 @@ use ir_core::{
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::{Combiner, Compute, FUNC, Load, LoadIf, Reduce, Return, Scan, Yield};
+use super::{Combiner, Compute, FUNC, Load, LoadIf, Reduce, Return, Scan, Scatter, Yield};
 use crate::scalar::{
     Cast, Check, Constant, Reinterpret, ScalarOp, Select, bool_like, dtype_of, is_reinterpretable,
 };
@@ -241,6 +241,51 @@ impl ComputeBuilder {
             counts: vec![],
         };
         self.body.set_attrs(op, <Scan as OpFields<ValueId>>::attrs(&fields));
+        let value = self.body.result(op, 0);
+        self.body.set_ty(value, Type::tensor(shape.iter().copied(), dtype));
+        self.name_value(value, &name);
+        Tensor { value, shape: shape.into(), dtype }
+    }
+
+    /// Adds a stage whose elements are changed at computed places. `initial` writes the element before any
+    /// update; for indices of an update, of which there are `extents`, `update` writes a place, an index for
+    /// each dimension, and then a value; `combine` what becomes of the element there and the value.
+    pub fn scatter(
+        &mut self,
+        name: &str,
+        shape: &[i64],
+        extents: &[i64],
+        initial: impl FnOnce(&mut Expression<'_>, &[ValueId]) -> ValueId,
+        update: impl FnOnce(&mut Expression<'_>, &[ValueId]) -> SmallVec<[ValueId; 1]>,
+        combine: impl FnOnce(&mut Expression<'_>, ValueId, ValueId) -> ValueId,
+    ) -> Tensor {
+        let name = self.unique(name);
+        let results = [Type::unknown()];
+        let parts = OpParts::new(<Scatter as OpFields<ValueId>>::NAME, &[], &results).regions(3);
+        let op = self.body.insert_op(InsertPoint::End(self.body.entry()), parts);
+        let block = self.body.region_block(op, 0);
+        let dtype = self.fill(block, shape.len(), |e, i| SmallVec::from_buf([initial(e, i)]))[0];
+        let block = self.body.region_block(op, 1);
+        let found = self.fill(block, extents.len(), update).len();
+        if found != shape.len() + 1 {
+            let expected = shape.len() + 1;
+            self.fail(format!("expected a place and a value, {expected} values, found {found}"));
+        }
+        let block = self.body.region_block(op, 2);
+        let types = [Type::scalar(dtype); 2];
+        self.fill_with(block, types.into_iter(), |e, values| {
+            SmallVec::from_buf([combine(e, values[0], values[1])])
+        });
+        let args = self.body.block_args(block).to_vec();
+        args.into_iter().zip(["old", "new"]).for_each(|(arg, name)| self.name_value(arg, name));
+        let fields = Scatter {
+            name: name.clone(),
+            shape: shape.to_vec(),
+            dtype,
+            extents: extents.to_vec(),
+            counts: vec![],
+        };
+        self.body.set_attrs(op, <Scatter as OpFields<ValueId>>::attrs(&fields));
         let value = self.body.result(op, 0);
         self.body.set_ty(value, Type::tensor(shape.iter().copied(), dtype));
         self.name_value(value, &name);

@@ -87,7 +87,7 @@ pub fn closed(function: &Item, counts: &[i64]) -> Option<Item> {
             list.iter().map(|one| extent(one).unwrap_or(*one)).collect()
         };
         let mut attrs = body.attrs(stage.op).with("shape", &all(&stage.shape));
-        if body.view::<super::Reduce>(stage.op).is_some() {
+        if body.attrs(stage.op).get("extents").is_some() {
             attrs = attrs.with("extents", &all(&stage.reduction));
         }
         body.set_attrs(stage.op, attrs.without("counts"));

@@ -3,7 +3,7 @@
 use ir_core::registry::VerifyCx;
 use ir_core::{BlockId, Body, DType, Dim, InferCx, OpId, Scalar, Stop, TensorData, Type, ValueId};
 
-use super::{Combiner, Compute, Load, LoadIf, Reduce, Return, Scan, Stage, Yield};
+use super::{Combiner, Compute, Load, LoadIf, Reduce, Return, Scan, Scatter, Stage, Yield};
 use crate::scalar::{Constant, bool_like, dtype_of, scalar_type};
 
 pub(super) fn load(op: Load<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
@@ -260,6 +260,21 @@ pub(super) fn scan(cx: &VerifyCx<'_>) -> Result<(), String> {
     takes_state(cx.body, block, op.shape.len(), &state)?;
     let values: Vec<DType> = [op.dtype].into_iter().chain(state).collect();
     yields(cx.body, block, &values)?;
+    has_unique_name(cx)
+}
+
+pub(super) fn scatter(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let Some(op) = cx.body.view::<Scatter>(cx.op) else { return Ok(()) };
+    extents_are_positive(&op.shape, "extents")?;
+    extents_are_positive(&op.extents, "extents of updates")?;
+    let block = |number| cx.body.region_block(cx.op, number);
+    takes_indices(cx.body, block(0), op.shape.len())?;
+    yields(cx.body, block(0), &[op.dtype])?;
+    takes_indices(cx.body, block(1), op.extents.len())?;
+    let place = op.shape.iter().map(|_| DType::INT64);
+    yields(cx.body, block(1), &place.chain([op.dtype]).collect::<Vec<_>>())?;
+    takes_state(cx.body, block(2), 0, &[op.dtype, op.dtype])?;
+    yields(cx.body, block(2), &[op.dtype])?;
     has_unique_name(cx)
 }
 

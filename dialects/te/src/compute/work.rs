@@ -22,10 +22,7 @@ pub struct Work {
 pub fn reduced(function: &Item) -> f64 {
     let Some(body) = function.body.as_deref() else { return 0.0 };
     let reductions = Stage::all(body).into_iter().filter(|stage| !stage.reduction.is_empty());
-    let points = |stage: Stage| -> f64 {
-        stage.shape.iter().chain(&stage.reduction).map(|extent| *extent as f64).product()
-    };
-    reductions.map(points).sum()
+    reductions.map(|stage| stage.points() as f64).sum()
 }
 
 /// The work of the compute function `function`, each element of each stage computed once.
@@ -33,9 +30,7 @@ pub fn work(function: &Item) -> Work {
     let mut work = Work::default();
     let Some(body) = function.body.as_deref() else { return work };
     for stage in Stage::all(body) {
-        let extents = stage.shape.iter().chain(&stage.reduction);
-        let points =
-            extents.fold(1u64, |n, extent| n.saturating_mul(u64::try_from(*extent).unwrap_or(0)));
+        let points = u64::try_from(stage.points()).unwrap_or(0);
         let is_float = |ty: Type| dtype_of(ty).is_some_and(|dtype| dtype.is_float());
         let mut each = 0u64;
         for &region in body.regions(stage.op) {

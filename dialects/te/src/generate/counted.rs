@@ -36,16 +36,21 @@ pub fn counted(function: &Item, seed: u64) -> Option<Item> {
             let number = bounds.iter().position(|bound| bound == extent);
             number.filter(|_| random.one_in(2)).map_or(-1, |number| number as i64)
         });
-        let chosen: Vec<i64> = chosen.collect();
+        let mut chosen: Vec<i64> = chosen.collect();
+        if stage.scatters {
+            // Places are computed from whole dimensions.
+            chosen[..stage.shape.len()].fill(-1);
+        }
         if chosen.iter().any(|count| *count >= 0) {
             let attrs = body.attrs(stage.op).with("counts", &chosen);
             body.set_attrs(stage.op, attrs);
         }
-        let block = body.region_block(stage.op, 0);
-        let axes: FxHashMap<ValueId, i64> =
-            body.block_args(block).iter().copied().zip(chosen.iter().copied()).collect();
-        for op in body.block_ops(block).collect::<Vec<_>>() {
-            keep_within(body, op, &axes, &counts, &counts_of);
+        for (block, range) in stage.blocks(body) {
+            let args = body.block_args(block).iter().copied();
+            let axes: FxHashMap<ValueId, i64> = args.zip(chosen[range].iter().copied()).collect();
+            for op in body.block_ops(block).collect::<Vec<_>>() {
+                keep_within(body, op, &axes, &counts, &counts_of);
+            }
         }
         for result in body.results(stage.op) {
             counts_of.insert(result, chosen[..stage.shape.len()].to_vec());
@@ -139,7 +144,7 @@ pub fn open(function: &Item, seed: u64) -> Option<(Item, Vec<i64>)> {
     for stage in &stages {
         let all = |list: &[i64]| -> Vec<i64> { list.iter().map(opened).collect() };
         let mut attrs = body.attrs(stage.op).with("shape", &all(&stage.shape));
-        if !stage.reduction.is_empty() {
+        if body.attrs(stage.op).get("extents").is_some() {
             attrs = attrs.with("extents", &all(&stage.reduction));
         }
         let axes = stage.shape.iter().chain(&stage.reduction);

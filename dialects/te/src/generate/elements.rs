@@ -14,7 +14,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    fn whole(limit: f64) -> Bounds {
+    pub(super) fn whole(limit: f64) -> Bounds {
         Bounds { limit, fraction: 0 }
     }
 
@@ -125,7 +125,7 @@ impl Elements<'_, '_> {
 
     // ---- leaves ----------------------------------------------------------------------------
 
-    fn leaf(&mut self) -> Term {
+    pub(super) fn leaf(&mut self) -> Term {
         match self.random.below(8) {
             0 => {
                 let value = self.random.below(33) as f64 - 16.0;
@@ -252,6 +252,21 @@ impl Elements<'_, '_> {
                 index
             }
         }
+    }
+
+    /// An index below `extent`: out of a tensor, or a sum of axes that begins again.
+    pub(super) fn place(&mut self, extent: i64) -> ValueId {
+        if let Some(index) = self.gathered(extent) {
+            return index;
+        }
+        let affine = Affine::random(self.random, &self.axes.extents, extent);
+        let end = self.e.index(extent);
+        let mut index = self.e.index(affine.offset);
+        for (axis, factor) in affine.terms {
+            let term = self.e.mul_index(self.axes.values[axis], factor);
+            index = self.e.add(index, term);
+        }
+        self.e.floor_mod(index, end)
     }
 
     /// An index below `extent` out of a tensor of integers, where there is one.

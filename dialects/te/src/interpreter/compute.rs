@@ -4,7 +4,7 @@ use ir_core::{BlockId, Body, DType, OpId, Scalar, SmallVec, ValueId};
 
 use super::code::{Assembler, Code, Instruction, OpenLoop, Register};
 use super::{Error, Order};
-use crate::compute::{Combiner, Reduce, Return, Scan, Stage, Yield, combiner};
+use crate::compute::{Combiner, Reduce, Return, Scan, Scatter, Stage, Yield, combiner};
 use crate::scalar::ScalarOp;
 
 /// In which order and with which precision stages are computed.
@@ -67,6 +67,9 @@ fn write_stage(
         }
         results.push(buffer);
     }
+    if body.is::<Scatter>(stage.op) {
+        return write_scatter(code, stage, &results, how);
+    }
     let Some(region) = body.regions(stage.op).first() else {
         return Err(code.refuse("it has no block"));
     };
@@ -122,6 +125,65 @@ fn write_stage(
         code.emit(Instruction::Copy { lanes: 1, from, step: 0, to });
     }
     loops.into_iter().rev().for_each(|open| code.close_loop(open));
+    Ok(())
+}
+
+/// Writes the elements of a scatter, and then its updates one after the other.
+fn write_scatter(
+    code: &mut Assembler<'_>,
+    stage: &Stage,
+    results: &[u32],
+    how: Evaluation,
+) -> Result<(), Error> {
+    let body = code.body;
+    let blocks: SmallVec<[BlockId; 3]> =
+        body.regions(stage.op).iter().map(|region| body.block_of(*region)).collect();
+    let (&[initial, update, combine], &[buffer]) = (blocks.as_slice(), results) else {
+        return Err(code.refuse("it has other blocks or results than a scatter"));
+    };
+    code.code.gives_undefined |= !stage.counts.is_empty();
+    let limits = read_counts(code, stage)?;
+    let (ends, update_ends) = limits.split_at(stage.shape.len());
+    let phases = [
+        (initial, &stage.shape, ends, how.order),
+        (update, &stage.reduction, update_ends, Order::Forward),
+    ];
+    for (block, extents, ends, order) in phases {
+        let args = body.block_args(block);
+        if args.len() != extents.len() {
+            return Err(code.refuse("its block takes another number of indices than it has axes"));
+        }
+        let axes = args.iter().zip(extents).zip(ends);
+        let axes = axes.map(|((index, extent), end)| (*index, *extent, *end));
+        let mut loops = Vec::new();
+        open_loops(code, axes, order, &mut loops)?;
+        let values = write_block(code, block)?;
+        code.at(stage.op);
+        let (&value, place) = values.split_last().ok_or_else(|| code.refuse("it has no value"))?;
+        let indices: SmallVec<[(Register, u32); 4]> = match block == update {
+            true => place.iter().map(|index| (*index, 0)).collect(),
+            false => args
+                .iter()
+                .map(|index| Ok((code.read(*index, 1)?, 0)))
+                .collect::<Result<_, Error>>()?,
+        };
+        let access = code.access_registers(buffer, &indices)?;
+        let mut value = value;
+        if block == update {
+            let before = code.fresh(1);
+            code.emit(Instruction::Load { lanes: 1, access, to: before });
+            let &[old, new] = body.block_args(combine) else {
+                return Err(code.refuse("its third block takes another number of values than two"));
+            };
+            code.bind(old, before);
+            code.bind(new, value);
+            let combined = write_block(code, combine)?;
+            code.at(stage.op);
+            value = *combined.first().ok_or_else(|| code.refuse("it combines to no value"))?;
+        }
+        code.emit(Instruction::Store { lanes: 1, value, access });
+        loops.into_iter().rev().for_each(|open| code.close_loop(open));
+    }
     Ok(())
 }
 

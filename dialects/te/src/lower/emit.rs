@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::compute::counts::COUNTS;
-use crate::compute::{Combiner, Expression, Load, LoadIf, Reduce, Scan, Yield, tensor_of};
+use crate::compute::{Combiner, Expression, Load, LoadIf, Reduce, Scan, Scatter, Yield, tensor_of};
 use crate::index::values::index_value;
 use crate::index::{Index, Indices, Range, Var};
 use crate::loops::phases::place_barriers;
@@ -28,6 +28,8 @@ pub(super) enum Phase {
     Whole,
     Initialize,
     Compute,
+    /// What a scatter changes after that.
+    Update,
 }
 
 /// A buffer, and the index in its tensor of the buffer's first element.
@@ -214,12 +216,27 @@ impl Emitter<'_> {
         let result = self.flat.body.results(nest.op).next();
         let updates =
             self.schedule.update && result.is_some_and(|r| self.flat.outputs.contains(&r));
+        if self.flat.body.is::<Scatter>(nest.op) {
+            let (updates, elements): (Vec<Guard>, Vec<Guard>) =
+                nest.guards.iter().cloned().partition(|guard| self.is_of_updates(nest, guard));
+            self.enter(nest, Phase::Initialize, 0, block, elements, plain)?;
+            let updates = updates.into_iter().chain(nest.limits.iter().cloned()).collect();
+            return self.enter(nest, Phase::Update, 0, block, updates, plain);
+        }
         let phase = match self.flat.body.view::<Reduce>(nest.op) {
             Some(_) if !updates => Phase::Whole,
             None if self.flat.body.is::<Scan>(nest.op) => Phase::Whole,
             _ => Phase::Compute,
         };
         self.enter(nest, phase, 0, block, nest.guards.clone(), plain)
+    }
+
+    /// Whether loops over reduction axes of `nest` decide `guard`.
+    fn is_of_updates(&self, nest: &Nest, guard: &Guard) -> bool {
+        self.indices.vars(&guard.index).any(|var| {
+            let own = nest.loops.iter().find(|level| level.var == Some(var));
+            own.is_some_and(|level| self.schedule.is_reduction(level.axis))
+        })
     }
 
     /// Which dimensions of a buffer of extents `shape`, that `nest` computes, its own loops over the
@@ -271,18 +288,16 @@ impl Emitter<'_> {
             };
         if starts {
             self.state(nest, position, block);
-            let of_elements = |guard: &&Guard| {
-                self.indices.vars(&guard.index).all(|var| {
-                    let own = nest.loops.iter().find(|level| level.var == Some(var));
-                    own.is_none_or(|level| !self.schedule.is_reduction(level.axis))
-                })
-            };
-            let spatial = guards.iter().filter(of_elements).cloned().collect();
+            let of_elements = guards.iter().filter(|guard| !self.is_of_updates(nest, guard));
+            let spatial = of_elements.cloned().collect();
             self.enter(nest, Phase::Initialize, position, block, spatial, plain)?;
             let all = guards.into_iter().chain(nest.limits.iter().cloned()).collect();
             return self.enter(nest, Phase::Compute, position, block, all, plain);
         }
         if phase == Phase::Initialize && position < nest.loops.len() && reduced(position) {
+            return self.enter(nest, phase, position + 1, block, guards, plain);
+        }
+        if phase == Phase::Update && position < nest.loops.len() && !reduced(position) {
             return self.enter(nest, phase, position + 1, block, guards, plain);
         }
 
@@ -361,7 +376,8 @@ impl Emitter<'_> {
         let Some(level) = nest.loops.get(position) else {
             return match phase {
                 Phase::Initialize => self.start(nest, block),
-                _ => self.element(nest, block),
+                Phase::Update => self.update(nest, block),
+                Phase::Whole | Phase::Compute => self.element(nest, block),
             };
         };
         let Some(var) = level.var else {
@@ -590,8 +606,11 @@ impl Emitter<'_> {
         self.states.insert(nest.op, states);
     }
 
-    /// Writes what is there before the first iteration of a reduction or scan.
+    /// Writes what is there before the first iteration of a reduction, scan or scatter.
     fn start(&mut self, nest: &Nest, block: BlockId) -> Result<(), Refused> {
+        if self.flat.body.is::<Scatter>(nest.op) {
+            return self.element(nest, block);
+        }
         let Some(scan) = self.flat.body.view::<Scan>(nest.op) else {
             return self.identity(nest, block);
         };
@@ -630,8 +649,9 @@ impl Emitter<'_> {
         let states = self.states.get(&nest.op).cloned().unwrap_or_default(); // Scans have one.
         let mut writer = self.writer(block);
         let inner = flat.body.region_block(nest.op, 0);
-        let mut args: Vec<Term> =
-            nest.spatial.iter().chain(&nest.reduction).cloned().map(Term::Index).collect();
+        let taken = flat.body.block_args(inner).len();
+        let indices = nest.spatial.iter().chain(&nest.reduction).take(taken);
+        let mut args: Vec<Term> = indices.cloned().map(Term::Index).collect();
         for state in &states {
             args.push(Term::Value(writer.read_state(state)));
         }
@@ -658,6 +678,28 @@ impl Emitter<'_> {
         for (value, result) in values.into_iter().zip(results) {
             writer.store(value, result, &nest.spatial, streaming);
         }
+        writer.finish()
+    }
+
+    /// Writes one update of a scatter.
+    fn update(&mut self, nest: &Nest, block: BlockId) -> Result<(), Refused> {
+        let body = &self.flat.body;
+        let result = body.result(nest.op, 0);
+        let (from, combine) = (body.region_block(nest.op, 1), body.region_block(nest.op, 2));
+        let mut writer = self.writer(block);
+        let indices = nest.reduction.iter().cloned().map(Term::Index).collect();
+        let mut place = writer.block(from, indices)?;
+        let value = place.pop().ok_or("an update without a value")?;
+        // What is replaced is not read.
+        let reads = body.block_args(combine).first().is_some_and(|old| !body.is_unused(*old));
+        let old = match reads {
+            true => Term::Value(writer.load_terms(result, &place, None)),
+            false => value.clone(),
+        };
+        let combined = writer.block(combine, vec![old, value])?;
+        let value = writer.value(combined.first().ok_or("a combination without a value")?);
+        let (buffer, indices) = writer.place(result, &place);
+        writer.store_at(value, buffer, indices, false);
         writer.finish()
     }
 

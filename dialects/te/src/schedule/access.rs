@@ -64,41 +64,51 @@ impl Schedule {
         }
         let spatial = vars.len();
         vars.push(lane);
-        let block = body.region_block(view.op, 0);
-        let known = index_values(body, block, &args, &mut indices);
         let mut accesses: Vec<Access> = Vec::new();
         let mut read = FxHashMap::default();
-        for op in body.block_ops(block) {
-            let load = body.view::<Load>(op).map(|load| (load.tensor, load.indices, false));
-            let load = load
-                .or_else(|| body.view::<LoadIf>(op).map(|load| (load.tensor, load.indices, true)));
-            let Some((tensor, places, conditional)) = load else { continue };
-            let shape = body.ty(tensor).as_tensor().and_then(|tensor| tensor.known_shape());
-            let shape = shape.expect("tensors that stages read have known extents");
-            let by_dimension: Vec<Vec<Option<i64>>> = places
-                .iter()
-                .map(|place| {
-                    let index = known.get(place);
-                    vars.iter().map(|var| indices.step(index?, *var)).collect()
-                })
-                .collect();
-            let mut place = Some(Index::default());
-            let mut stride = 1i64;
-            for (index, extent) in places.iter().zip(&shape).rev() {
-                let index = known.get(index);
-                place = place.zip(index).map(|(place, index)| place.plus_scaled(index, stride));
-                stride = stride.saturating_mul(*extent);
+        for (block, axes) in view.blocks(body) {
+            let known = index_values(body, block, &args[axes], &mut indices);
+            for op in body.block_ops(block) {
+                let load = body.view::<Load>(op).map(|load| (load.tensor, load.indices, false));
+                let load = load.or_else(|| {
+                    body.view::<LoadIf>(op).map(|load| (load.tensor, load.indices, true))
+                });
+                let Some((tensor, places, conditional)) = load else { continue };
+                let shape = body.ty(tensor).as_tensor().and_then(|tensor| tensor.known_shape());
+                let shape = shape.expect("tensors that stages read have known extents");
+                let by_dimension: Vec<Vec<Option<i64>>> = places
+                    .iter()
+                    .map(|place| {
+                        let index = known.get(place);
+                        vars.iter().map(|var| indices.step(index?, *var)).collect()
+                    })
+                    .collect();
+                let mut place = Some(Index::default());
+                let mut stride = 1i64;
+                for (index, extent) in places.iter().zip(&shape).rev() {
+                    let index = known.get(index);
+                    place = place.zip(index).map(|(place, index)| place.plus_scaled(index, stride));
+                    stride = stride.saturating_mul(*extent);
+                }
+                let known_place = place.map(|place| indices.joined(&place));
+                let step = |var: &Var| indices.step(known_place.as_ref()?, *var);
+                let mut steps: Vec<Option<i64>> = vars.iter().map(step).collect();
+                // Places as far as they are known, and else as values.
+                let place: Vec<Result<Index, ValueId>> =
+                    places.iter().map(|place| known.get(place).cloned().ok_or(*place)).collect();
+                let same = *read.entry((tensor, place)).or_insert(accesses.len());
+                let repeats = known_place.and_then(|place| indices.repeats(&place, vars[spatial]));
+                let lane = steps.split_off(spatial).pop().flatten();
+                accesses.push(Access {
+                    lane,
+                    repeats,
+                    tensor,
+                    steps,
+                    by_dimension,
+                    conditional,
+                    same,
+                });
             }
-            let known_place = place.map(|place| indices.joined(&place));
-            let step = |var: &Var| indices.step(known_place.as_ref()?, *var);
-            let mut steps: Vec<Option<i64>> = vars.iter().map(step).collect();
-            // Places as far as they are known, and else as values.
-            let place: Vec<Result<Index, ValueId>> =
-                places.iter().map(|place| known.get(place).cloned().ok_or(*place)).collect();
-            let same = *read.entry((tensor, place)).or_insert(accesses.len());
-            let repeats = known_place.and_then(|place| indices.repeats(&place, vars[spatial]));
-            let lane = steps.split_off(spatial).pop().flatten();
-            accesses.push(Access { lane, repeats, tensor, steps, by_dimension, conditional, same });
         }
         accesses
     }

@@ -90,15 +90,16 @@ impl Schedule {
         };
         let mut loads: Vec<OpId> = Vec::new();
         for &reader in readers {
-            let op = self.stages[reader.0].op;
-            let block = self.body.region_block(op, 0);
+            let view = self.view(self.stages[reader.0].op)?;
             let before = loads.len();
-            loads.extend(self.body.block_ops(block).filter(|load| {
-                let loaded = self.body.view::<Load>(*load).map(|load| load.tensor);
-                let loaded =
-                    loaded.or_else(|| self.body.view::<LoadIf>(*load).map(|load| load.tensor));
-                loaded == Some(value)
-            }));
+            for (block, _) in view.blocks(&self.body) {
+                loads.extend(self.body.block_ops(block).filter(|load| {
+                    let loaded = self.body.view::<Load>(*load).map(|load| load.tensor);
+                    let loaded =
+                        loaded.or_else(|| self.body.view::<LoadIf>(*load).map(|load| load.tensor));
+                    loaded == Some(value)
+                }));
+            }
             if loads.len() == before {
                 return Err(format!("`{}` does not read `{tensor}`", self.stage_name(reader)));
             }

@@ -34,7 +34,11 @@ fn is_read_once(body: &Body, op: OpId) -> bool {
     let reader = body.ancestor_in(load, body.entry()).and_then(|op| StageView::of(body, op));
     let Some(reader) = reader else { return false };
     // Iterations that read the same element differ in an axis that is no index.
-    let axes = body.block_args(body.region_block(reader.op, 0));
-    let extents = reader.shape.iter().chain(&reader.reduction);
-    axes.iter().zip(extents).all(|(axis, extent)| *extent <= 1 || indices.contains(axis))
+    let extents: Vec<i64> = reader.shape.iter().chain(&reader.reduction).copied().collect();
+    reader.blocks(body).into_iter().filter(|(block, _)| body.op_block(load) == Some(*block)).all(
+        |(block, axes)| {
+            let axes = body.block_args(block).iter().zip(&extents[axes]);
+            axes.into_iter().all(|(axis, extent)| *extent <= 1 || indices.contains(axis))
+        },
+    )
 }

@@ -1,7 +1,7 @@
 //! Which stages are computed where they are read, whatever the machine.
 
 use super::{Axis, Schedule, Stage};
-use crate::compute::{Compute, Load, LoadIf, Reduce, Yield};
+use crate::compute::{Compute, Load, LoadIf, Reduce, Stage as StageView, Yield};
 use crate::scalar::{ScalarOp, Typing};
 
 /// Stages are inlined while the expression stays below this many operations.
@@ -17,7 +17,8 @@ pub fn reduce(schedule: &Schedule, stage: Stage) -> Option<Reduce> {
 
 /// How often the innermost loop of `stage` runs.
 pub fn points(schedule: &Schedule, stage: Stage) -> i64 {
-    points_of(schedule, schedule.axes(stage))
+    let view = StageView::of(schedule.body(), schedule.stage_op(stage));
+    view.expect("a handle names a stage").points()
 }
 
 /// How often the innermost of the loops `axes` runs.
@@ -30,8 +31,10 @@ pub fn points_of(schedule: &Schedule, axes: &[Axis]) -> i64 {
 pub fn cheap(schedule: &Schedule) -> Vec<Stage> {
     let stages: Vec<Stage> = schedule.stages().collect();
     let body = schedule.body();
-    let size =
-        |stage: Stage| body.block_ops(body.region_block(schedule.stage_op(stage), 0)).count();
+    let size = |stage: Stage| -> usize {
+        let view = StageView::of(body, schedule.stage_op(stage)).expect("a handle names a stage");
+        view.blocks(body).into_iter().map(|(block, _)| body.block_ops(block).count()).sum()
+    };
     let mut sizes: Vec<usize> = stages.iter().map(|stage| size(*stage)).collect();
     let mut inlined: Vec<Stage> = Vec::new();
     for (position, &stage) in stages.iter().enumerate() {

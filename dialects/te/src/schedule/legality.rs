@@ -72,8 +72,16 @@ pub(crate) fn check_attachments(schedule: &Schedule) -> Result<(), Refused> {
             let vector = schedule.axis_name(*vector);
             return Err(format!("`{name}` would be computed in lanes of `{vector}`"));
         }
-        if schedule.is_scan(stage) {
-            return Err(format!("`{name}` is a scan, which has loops of its own"));
+        if schedule.is_ordered(stage) {
+            let what = schedule.kind_of(stage);
+            return Err(format!("`{name}` is a {what}, which has loops of its own"));
+        }
+        if schedule.is_scatter(consumer) {
+            return Err(format!(
+                "`{name}` is computed at `{}`, a scatter, which writes its elements before it changes \
+                 them",
+                at.0
+            ));
         }
         if schedule.stages[consumer.0].attach == Attach::Inline {
             return Err(format!("`{name}` is computed at `{}`, which has no loops", at.0));

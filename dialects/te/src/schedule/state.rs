@@ -3,7 +3,7 @@
 use ir_core::{Body, ValueId};
 use rustc_hash::FxHashMap;
 
-use crate::compute::{Compute, Intrinsic, Return, Scan, Stage as StageView};
+use crate::compute::{Compute, Intrinsic, Return, Scan, Scatter, Stage as StageView, Yield};
 use crate::index::Indices;
 use crate::loops::{ForKind, Scope};
 
@@ -188,8 +188,8 @@ impl Schedule {
         self.axes[axis.0].extent
     }
 
-    /// Whether `axis` belongs to a reduction, or is the one along which a stage scans: whether its
-    /// iterations depend on one another.
+    /// Whether `axis` belongs to a reduction or to updates, or is the one along which a stage scans:
+    /// whether its iterations depend on one another.
     pub fn is_reduction(&self, axis: Axis) -> bool {
         self.axes[axis.0].reduction
     }
@@ -197,6 +197,52 @@ impl Schedule {
     /// Whether the elements of `stage` are computed one after the other along an axis.
     pub fn is_scan(&self, stage: Stage) -> bool {
         self.body.is::<Scan>(self.stages[stage.0].op)
+    }
+
+    /// Whether elements of `stage` are changed at computed places.
+    pub fn is_scatter(&self, stage: Stage) -> bool {
+        self.body.is::<Scatter>(self.stages[stage.0].op)
+    }
+
+    /// Whether iterations of the loops of `stage` follow one another: such a stage has loops of its own.
+    pub fn is_ordered(&self, stage: Stage) -> bool {
+        self.is_scan(stage) || self.is_scatter(stage)
+    }
+
+    /// Whether the loop `axis` is over updates of which no two iterations change the same element, so that
+    /// their order does not matter: where every axis that it is made of is itself an index of the place.
+    pub fn changes_apart(&self, axis: Axis) -> bool {
+        let stage = self.axes[axis.0].stage;
+        let state = &self.stages[stage.0];
+        if !self.is_scatter(stage) || !self.is_reduction(axis) {
+            return false;
+        }
+        let block = self.body.region_block(state.op, 1);
+        let args = self.body.block_args(block);
+        let end = self.body.last_op(block).and_then(|end| self.body.view::<Yield>(end));
+        let place = end.map(|end| end.values).unwrap_or_default();
+        let place = &place[..place.len().saturating_sub(1)]; // The value is last.
+        let first = state.roots.len() - args.len();
+        let is_index = |root: Axis| {
+            let number = state.roots[first..].iter().position(|other| *other == root);
+            number.is_some_and(|number| place.contains(&args[number]))
+        };
+        let mut pending = vec![axis];
+        while let Some(axis) = pending.pop() {
+            let made = state.relations.iter().find_map(|relation| match *relation {
+                Relation::Split { parent, outer, inner, .. } if axis == outer || axis == inner => {
+                    Some(vec![parent])
+                }
+                Relation::Fuse { outer, inner, fused } if axis == fused => Some(vec![outer, inner]),
+                _ => None,
+            });
+            match made {
+                Some(of) => pending.extend(of),
+                None if is_index(axis) => {}
+                None => return false,
+            }
+        }
+        true
     }
 
     /// Whether `stage` is computed in loops of its own, before what reads it.

@@ -6,7 +6,7 @@ use ir_core::{AttrDict, BlockId, Body, OpFields, OpId, Registry, Symbol, Traits,
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::compute::{Compute, Load, LoadIf, Reduce, Return, Scan, Yield};
+use crate::compute::{Compute, Load, LoadIf, Reduce, Return, Scan, Scatter, Yield};
 use crate::loops::{Alloc, Atomic, Barrier, Broadcast, Call, Data, Extract, For, If, Ramp, Store};
 use crate::scalar::{Cast, Check, Constant, Reinterpret, ScalarOp, Select};
 
@@ -26,6 +26,7 @@ pub(crate) enum Form {
     Compute(Compute),
     Reduce(Reduce),
     Scan(Scan),
+    Scatter(Scatter),
     Yield(Yield),
     Return(Return),
     /// A loop and its further attributes.
@@ -42,7 +43,7 @@ pub(crate) enum Form {
 type Read = fn(&Body, OpId) -> Option<Form>;
 
 static READ: LazyLock<FxHashMap<Symbol, Read>> = LazyLock::new(|| {
-    let all: [(&str, Read); 23] = [
+    let all: [(&str, Read); 24] = [
         entry::<Constant>(|b, op| Some(Form::Constant(expression(b, op)?))),
         entry::<Cast>(|b, op| Some(Form::Cast(expression(b, op)?))),
         entry::<Reinterpret>(|b, op| Some(Form::Reinterpret(expression(b, op)?))),
@@ -75,6 +76,14 @@ static READ: LazyLock<FxHashMap<Symbol, Read>> = LazyLock::new(|| {
                 && usize::try_from(form.axis).is_ok_and(|axis| axis < axes)
                 && has_counts(b, &form.counts, axes);
             fits.then_some(Form::Scan(form))
+        }),
+        entry::<Scatter>(|b, op| {
+            let form: Scatter = exactly(b, op, 1, &[3])?;
+            let (dimensions, updates) = (form.shape.len(), form.extents.len());
+            let fits = region_args(b, op, 0) == dimensions
+                && region_args(b, op, 1) == updates
+                && has_counts(b, &form.counts, dimensions + updates);
+            fits.then_some(Form::Scatter(form))
         }),
         entry::<Yield>(|b, op| Some(Form::Yield(exactly(b, op, 0, &[0])?))),
         entry::<Return>(|b, op| {

@@ -22,7 +22,7 @@ use super::names::{Names, write_word};
 use super::operators::{
     CONDITION, LOOSEST, MINUS, PRIMARY, Precedence, call_name, infix, left_precedence, prefix,
 };
-use super::statements::SCAN;
+use super::statements::{SCAN, SCATTER, UPDATES};
 use crate::compute::counts::COUNTS;
 use crate::compute::{Combiner, Load, LoadIf, Reduce, Scan};
 use crate::loops::{Alloc, For, ForKind, OUTPUTS, Scope};
@@ -230,6 +230,12 @@ impl<'a> Printer<'a> {
                 self.scan_head(op, &form);
                 return self.stage_body(op, &form.name);
             }
+            Some(Form::Scatter(form)) => {
+                self.stage_head(&form.name, &form.shape, &form.counts, op);
+                self.line.push(SCATTER);
+                self.line.push(" {");
+                return true;
+            }
             Some(Form::Yield(form)) => {
                 self.line.push(if form.values.is_empty() { "yield" } else { "yield " });
                 self.values(&form.values);
@@ -301,6 +307,14 @@ impl<'a> Printer<'a> {
     fn between(&mut self, op: OpId, index: usize) {
         match Form::of(self.body, op) {
             Some(Form::If(_)) => self.line.push(" else {"),
+            Some(Form::Scatter(form)) if index == 1 => {
+                self.line.push(" ");
+                self.line.push(UPDATES);
+                let counts = form.counts.get(form.shape.len()..).unwrap_or_default();
+                let args = self.body.block_args(self.body.region_block(op, index));
+                self.axes(args, &form.extents, counts, true);
+                self.line.push(" {");
+            }
             _ => {
                 self.line.push(" combine");
                 let block = self.body.region_block(op, index);
@@ -322,6 +336,7 @@ impl<'a> Printer<'a> {
             Some(Form::Compute(form)) => self.define_stage(op, &form.name),
             Some(Form::Reduce(form)) => self.define_stage(op, &form.name),
             Some(Form::Scan(form)) => self.define_stage(op, &form.name),
+            Some(Form::Scatter(form)) => self.define_stage(op, &form.name),
             _ => {}
         }
     }
@@ -334,15 +349,14 @@ impl<'a> Printer<'a> {
     /// `name[i < 8, j < 32 to %n] = `.
     fn stage_head(&mut self, name: &str, shape: &[i64], counts: &[i64], op: OpId) {
         write_word(name, self.line.text());
-        self.axes(shape, counts, op, 0, false);
+        let args = self.body.block_args(self.body.region_block(op, 0));
+        let args = args.get(..shape.len()).unwrap_or(args);
+        self.axes(args, shape, counts, false);
         self.line.push(" = ");
     }
 
-    /// `[i < 8, j < 32 to %n]`, for the block arguments of `op` from `first` on, in the names that a
-    /// schedule knows them by.
-    fn axes(&mut self, extents: &[i64], counts: &[i64], op: OpId, first: usize, reduced: bool) {
-        let block = self.body.region_block(op, 0);
-        let args = self.body.block_args(block).get(first..).unwrap_or_default();
+    /// `[i < 8, j < 32 to %n]`, for the block arguments `args`, in the names that a schedule knows them by.
+    fn axes(&mut self, args: &[ValueId], extents: &[i64], counts: &[i64], reduced: bool) {
         self.open('[', false);
         for (index, (arg, extent)) in args.iter().zip(extents).enumerate() {
             self.separate(index);
@@ -350,7 +364,7 @@ impl<'a> Printer<'a> {
             self.names.define_word(self.body, *arg, name);
             self.names.write(*arg, self.line.text());
             push(&mut self.line, format_args!(" < {extent}"));
-            let count = counts.get(first + index).and_then(|count| usize::try_from(*count).ok());
+            let count = counts.get(index).and_then(|count| usize::try_from(*count).ok());
             if let Some(count) = count {
                 self.line.push(" to ");
                 let param = self.body.block_args(self.body.entry())[count];
@@ -371,7 +385,10 @@ impl<'a> Printer<'a> {
             }
             self.close(')');
         }
-        self.axes(&form.extents, &form.counts, op, form.shape.len(), true);
+        let args = self.body.block_args(self.body.region_block(op, 0));
+        let spatial = form.shape.len();
+        let counts = form.counts.get(spatial..).unwrap_or_default();
+        self.axes(args.get(spatial..).unwrap_or_default(), &form.extents, counts, true);
         self.line.push(" ");
     }
 

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use super::codes;
 use super::forms::{needs_end, result_count};
 use super::parser::{Parser, Word};
-use crate::compute::{Combiner, Compute, Reduce, Return, Scan, Yield};
+use crate::compute::{Combiner, Compute, Reduce, Return, Scan, Scatter, Yield};
 use crate::loops::{Alloc, Atomic, Barrier, Call, Data, For, ForKind, If, Scope, Store};
 use crate::scalar::dtype_of;
 
@@ -37,7 +37,9 @@ pub(super) struct Open {
 /// What a brace belongs to.
 enum Owner {
     Stage(Stage),
-    /// The second block of a reduction.
+    /// The updates of a scatter.
+    Updates(Stage),
+    /// The block of a reduction or scatter that combines two values.
     Combine(Stage),
     Loop,
     Then,
@@ -59,10 +61,18 @@ enum StageForm {
     Reduce(Reduce),
     /// Its element type is that of what its block yields.
     Scan(Scan),
+    /// The same.
+    Scatter(Scatter),
 }
 
 /// The word of a stage whose elements follow one another.
 pub(super) const SCAN: &str = "scan";
+
+/// The word of a stage whose elements are changed at computed places.
+pub(super) const SCATTER: &str = "scatter";
+
+/// The word of what changes them.
+pub(super) const UPDATES: &str = "update";
 
 /// What was current around a block.
 struct Outer {
@@ -161,10 +171,21 @@ impl Parser<'_, '_, '_> {
             Owner::Stage(stage) => {
                 let result = self.yields(op, &stage);
                 self.leave(outer);
+                if matches!(stage.form, StageForm::Scatter(_)) {
+                    self.updates(op, stage, margin)?;
+                    return result;
+                }
                 match self.cursor.eat_word("combine") {
                     true => self.combine(op, stage, margin)?,
                     false => self.define_stage(op, &stage),
                 }
+                result
+            }
+            Owner::Updates(stage) => {
+                let result = self.yielded(&stage).map(drop);
+                self.leave(outer);
+                self.expect_word("combine")?;
+                self.combine(op, stage, margin)?;
                 result
             }
             Owner::Combine(stage) => {
@@ -570,6 +591,11 @@ impl Parser<'_, '_, '_> {
                 let dtype = DType::FLOAT32;
                 StageForm::Scan(Scan { name, shape, dtype, axis, initial, counts })
             }
+            None if after == TokenKind::LeftBrace && self.cursor.eat_word(SCATTER) => {
+                let (name, counts) = (name.as_str().to_string(), counts(&axes));
+                let (dtype, extents) = (DType::FLOAT32, vec![]);
+                StageForm::Scatter(Scatter { name, shape, dtype, extents, counts })
+            }
             None => StageForm::Compute { shape, counts: counts(&axes) },
             Some(combiner) => {
                 let mut identity = Vec::new();
@@ -593,6 +619,7 @@ impl Parser<'_, '_, '_> {
         let (op_name, results) = match &form {
             StageForm::Compute { .. } => (<Compute as OpFields<ValueId>>::NAME, 1),
             StageForm::Scan(_) => (<Scan as OpFields<ValueId>>::NAME, 1),
+            StageForm::Scatter(_) => (<Scatter as OpFields<ValueId>>::NAME, 1),
             StageForm::Reduce(form) => (<Reduce as OpFields<ValueId>>::NAME, result_count(form)),
         };
         let unknown = vec![Type::unknown(); results];
@@ -641,12 +668,39 @@ impl Parser<'_, '_, '_> {
         Ok((axis as i64, state))
     }
 
+    /// `update[k < 5, l < 32] {`.
+    fn updates(&mut self, op: OpId, mut stage: Stage, margin: Margin) -> Result<(), Failed> {
+        self.expect_word(UPDATES)?;
+        let axes = self.axes()?;
+        let attrs = self.body.attrs(op);
+        if let StageForm::Scatter(form) = &mut stage.form {
+            form.extents = axes.iter().map(|axis| axis.extent).collect();
+            let whole = vec![-1; form.shape.len()];
+            let dimensions = if form.counts.is_empty() { whole } else { form.counts.clone() };
+            let updates = axes.iter().map(|axis| axis.count);
+            form.counts = dimensions.into_iter().chain(updates).collect();
+            if form.counts.iter().all(|count| *count < 0) {
+                form.counts.clear();
+            }
+            form.dtype = attrs.value("dtype").unwrap_or(form.dtype);
+            let attrs = OpFields::<ValueId>::attrs(&*form);
+            self.body.set_attrs(op, attrs);
+        }
+        self.cursor.expect(TokenKind::LeftBrace)?;
+        self.body.add_region(op);
+        let outer = self.enter(op, 1);
+        self.bind_axes(&axes);
+        self.open.push(Open { owner: Owner::Updates(stage), op, outer, margin });
+        Ok(())
+    }
+
     /// `combine(a, b) {`.
     fn combine(&mut self, op: OpId, stage: Stage, margin: Margin) -> Result<(), Failed> {
-        let StageForm::Reduce(form) = &stage.form else {
-            return Err(self.cursor.unexpected("a statement"));
+        let dtypes: Vec<DType> = match &stage.form {
+            StageForm::Reduce(form) => form.identity.iter().map(TensorData::dtype).collect(),
+            StageForm::Scatter(form) => vec![form.dtype],
+            _ => return Err(self.cursor.unexpected("a statement")),
         };
-        let dtypes: Vec<DType> = form.identity.iter().map(TensorData::dtype).collect();
         let open = self.cursor.expect(TokenKind::LeftParen)?;
         let mut names = Vec::new();
         while !self.cursor.eat(TokenKind::RightParen) {
@@ -660,14 +714,13 @@ impl Parser<'_, '_, '_> {
         }
         if names.len() != 2 * dtypes.len() {
             let (expected, found) = (2 * dtypes.len(), names.len());
-            let message =
-                format!("expected {expected} names, two for each identity, found {found}");
+            let message = format!("expected {expected} names, two for each value, found {found}");
             let place = self.cursor.since(open.start);
             return Err(self.cursor.report(Diagnostic::error(codes::STAGE, message).at(place)));
         }
         self.cursor.expect(TokenKind::LeftBrace)?;
-        self.body.add_region(op);
-        let outer = self.enter(op, 1);
+        let (_, number) = (self.body.add_region(op), self.body.regions(op).len() - 1);
+        let outer = self.enter(op, number);
         for (name, dtype) in names.into_iter().zip(dtypes.iter().chain(&dtypes)) {
             self.bind_index(name, Type::scalar(*dtype));
         }
@@ -742,7 +795,13 @@ impl Parser<'_, '_, '_> {
                 let form = Scan { dtype, ..form.clone() };
                 (&form.shape.clone(), OpFields::<ValueId>::attrs(&form))
             }
-            (StageForm::Compute { .. } | StageForm::Scan(_), _) => return Err(Failed),
+            (StageForm::Scatter(form), &[dtype]) => {
+                let form = Scatter { dtype, ..form.clone() };
+                (&form.shape.clone(), OpFields::<ValueId>::attrs(&form))
+            }
+            (StageForm::Compute { .. } | StageForm::Scan(_) | StageForm::Scatter(_), _) => {
+                return Err(Failed);
+            }
         };
         self.body.set_attrs(op, attrs);
         for (index, dtype) in dtypes.into_iter().take(count - state).enumerate() {

@@ -17,7 +17,7 @@ impl Rules<'_> {
             return;
         }
         for stage in self.everything(&[root]) {
-            let is_apart = self.schedule.is_root(stage) && !self.schedule.is_scan(stage);
+            let is_apart = self.schedule.is_root(stage) && !self.schedule.is_ordered(stage);
             let readers = self.schedule.readers(stage);
             let is_within = |reader: &Stage| {
                 *reader == root || self.schedule.attached_to(*reader) == Some(root)

@@ -18,7 +18,7 @@ impl Rules<'_> {
             schedule.is_output(*stage)
                 && schedule.is_root(*stage)
                 && reduce(schedule, *stage).is_none()
-                && !schedule.is_scan(*stage)
+                && !schedule.is_ordered(*stage)
                 && self.spatial(*stage).first() == Some(&first)
                 && is_before(*stage)
         });

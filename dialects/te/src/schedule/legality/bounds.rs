@@ -84,7 +84,7 @@ pub(crate) fn bounds(schedule: &Schedule, flat: &Flat) -> Result<Nests, Refused>
     for &(stage, op) in flat.stages.iter().rev() {
         let view = StageView::of(&flat.body, op).expect("what has loops is a stage");
         let nest = bounds.nest(stage, &view)?;
-        bounds.note_reads(&nest);
+        bounds.note_reads(&nest, &view);
         bounds.nests.insert(stage, nest);
     }
     let Bounds { indices, counts, mut nests, .. } = bounds;
@@ -103,17 +103,19 @@ struct Bounds<'a> {
 }
 
 impl Bounds<'_> {
-    fn note_reads(&mut self, nest: &Nest) {
-        let block = self.body.region_block(nest.op, 0);
+    fn note_reads(&mut self, nest: &Nest, view: &StageView) {
         let args: Vec<Index> = nest.spatial.iter().chain(&nest.reduction).cloned().collect();
-        let known = index_values(self.body, block, &args, &mut self.indices);
-        for op in self.body.block_ops(block) {
-            let load = self.body.view::<Load>(op).map(|load| (load.tensor, load.indices));
-            let load = load
-                .or_else(|| self.body.view::<LoadIf>(op).map(|load| (load.tensor, load.indices)));
-            if let Some((tensor, indices)) = load {
-                let indices = indices.iter().map(|index| known.get(index).cloned()).collect();
-                self.reads.entry(tensor).or_default().push(indices);
+        for (block, axes) in view.blocks(self.body) {
+            let known = index_values(self.body, block, &args[axes], &mut self.indices);
+            for op in self.body.block_ops(block) {
+                let load = self.body.view::<Load>(op).map(|load| (load.tensor, load.indices));
+                let load = load.or_else(|| {
+                    self.body.view::<LoadIf>(op).map(|load| (load.tensor, load.indices))
+                });
+                if let Some((tensor, indices)) = load {
+                    let indices = indices.iter().map(|index| known.get(index).cloned()).collect();
+                    self.reads.entry(tensor).or_default().push(indices);
+                }
             }
         }
     }
@@ -323,6 +325,9 @@ impl Bounds<'_> {
     /// Whether elements of `view` beyond its counts may be computed: where that reads within tensors
     /// whatever they hold, and checks nothing.
     fn is_harmless(&self, view: &StageView) -> bool {
+        if view.scatters {
+            return false;
+        }
         let mut indices = self.schedule.indices(self.body);
         let mut index = |extent: &i64| {
             let var = indices.var(*extent);

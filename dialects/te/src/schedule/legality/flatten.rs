@@ -4,7 +4,7 @@ use ir_core::{BlockId, Body, InsertPoint, OpId, OpParts, Scalar, Type, ValueId, 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::compute::{Expression, Load, LoadIf, Return, Yield};
+use crate::compute::{Expression, Load, LoadIf, Return, Stage as StageView, Yield};
 use crate::loops::Data;
 use crate::scalar::number_of;
 use crate::scalar::{Check, ScalarOp};
@@ -65,9 +65,13 @@ pub(crate) fn flatten(schedule: &Schedule) -> Flat {
             tensors.insert(old, new);
         }
         let mut copier = Copier { source, tensors: &tensors, inline: &inline };
-        copier.copy(&mut body, source.region_block(op, 0), copy);
-        if regions > 1 {
-            let (from, to) = (source.region_block(op, 1), body.region_block(copy, 1));
+        let view = StageView::of(source, op).expect("what has a schedule is a stage");
+        let reading = view.blocks(source).len();
+        for number in 0..reading {
+            copier.copy(&mut body, source.region_block(op, number), (copy, number));
+        }
+        for number in reading..regions {
+            let (from, to) = (source.region_block(op, number), body.region_block(copy, number));
             let mut map = ValueMap::default();
             for &arg in source.block_args(from) {
                 let new = body.add_block_arg(to, source.ty(arg));
@@ -104,10 +108,10 @@ struct Frame {
 }
 
 impl Copier<'_> {
-    /// Copies what stands in `from` to the first block of `to`.
-    fn copy(&mut self, body: &mut Body, from: BlockId, to: OpId) {
+    /// Copies what stands in `from` to the block of that number of an operation.
+    fn copy(&mut self, body: &mut Body, from: BlockId, (to, number): (OpId, usize)) {
         let source = self.source;
-        let block = body.region_block(to, 0);
+        let block = body.region_block(to, number);
         let mut values = FxHashMap::default();
         for &arg in source.block_args(from) {
             let copy = body.add_block_arg(block, source.ty(arg));

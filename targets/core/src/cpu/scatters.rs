@@ -1,0 +1,69 @@
+//! Scatters: elements are changed at places that are computed, one update after the other.
+
+use te::schedule::{Axis, Refused, Stage};
+
+use super::Rules;
+use crate::stages::points;
+
+impl Rules<'_> {
+    /// The loops of a scatter. What is there before is written like any map. Of the updates, those that
+    /// change elements of their own are shared by threads, or are vectors where they lie side by side.
+    pub(super) fn scatter(&mut self, root: Stage) {
+        let before = self.schedule.clone();
+        if self.elements(root).and_then(|()| self.updates(root)).is_err() {
+            *self.schedule = before;
+        }
+    }
+
+    fn elements(&mut self, root: Stage) -> Result<(), Refused> {
+        let axes = self.schedule.axes(root).to_vec();
+        let mut spatial: Vec<Axis> =
+            axes.into_iter().filter(|axis| !self.schedule.is_reduction(*axis)).collect();
+        let Some(&last) = spatial.last() else { return Ok(()) };
+        let (extent, position) = (self.schedule.extent(last), spatial.len() - 1);
+        if let Some(lanes) = self.contiguous_lanes(&[root], position, extent, self.bits(root)) {
+            let (vectors, vector) = self.schedule.split(last, lanes)?;
+            self.schedule.vectorize(vector)?;
+            spatial[position] = vectors;
+        }
+        let elements: i64 = self.spatial(root).iter().product();
+        self.parallelize(&spatial, elements);
+        Ok(())
+    }
+
+    fn updates(&mut self, root: Stage) -> Result<(), Refused> {
+        let schedule = &*self.schedule;
+        let axes = schedule.axes(root).to_vec();
+        let is_update = |axis: &Axis| schedule.is_reduction(*axis);
+        let (mut apart, ordered): (Vec<Axis>, Vec<Axis>) =
+            axes.iter().copied().filter(is_update).partition(|axis| schedule.changes_apart(*axis));
+        let work = points(schedule, root) - self.spatial(root).iter().product::<i64>();
+        let mut vector = None;
+        if let Some(&last) = apart.last().filter(|last| Some(*last) == axes.last()) {
+            let extent = self.schedule.extent(last);
+            let bits = self.bits(root);
+            if let Some(lanes) = self.contiguous_lanes(&[root], axes.len() - 1, extent, bits) {
+                let (vectors, lane) = self.schedule.split(last, lanes)?;
+                self.schedule.vectorize(lane)?;
+                apart.pop();
+                vector = Some((vectors, lane));
+            }
+        }
+        // Without another axis to share, threads have columns.
+        let mut within = vec![];
+        if let Some((vectors, lane)) = vector {
+            match apart.is_empty() && self.is_shared_work(work) {
+                true => apart.push(vectors),
+                false => within.push(vectors),
+            }
+            within.push(lane);
+        }
+        let around = apart.clone();
+        let order: Vec<Axis> = apart.into_iter().chain(ordered).chain(within).collect();
+        self.schedule.reorder(&order)?;
+        if !around.is_empty() {
+            self.parallelize(&around, work);
+        }
+        Ok(())
+    }
+}
