@@ -1,12 +1,13 @@
 //! Operators that read elements at computed places: `take`, `gather`, `where` ….
 
 use ir_core::infer::{tensor, tuple};
-use ir_core::{DType, Dim, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
+use ir_core::{
+    DType, Dim, InferCx, Op, Registry, Scalar, SmallVec, Stop, TensorData, Type, ValueId,
+};
 use relay::define::{Define, DefineCx, Defined, Operand, load_broadcast, nonzero};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 use te::compute::{Combiner, Expression, Tensor};
-use te::scalar::ScalarOp;
 
 use crate::FusionPattern::{Broadcast, Injective, Opaque};
 use crate::attributes::keywords;
@@ -162,7 +163,7 @@ pub(super) fn define_index(e: &mut Expression<'_>, index: ValueId) -> ValueId {
 }
 
 /// The index that `indices` holds at `at`.
-fn load_index(e: &mut Expression<'_>, indices: &Tensor, at: &[ValueId]) -> ValueId {
+pub(super) fn load_index(e: &mut Expression<'_>, indices: &Tensor, at: &[ValueId]) -> ValueId {
     let index = e.load(indices, at);
     define_index(e, index)
 }
@@ -693,12 +694,20 @@ fn define_invert_permutation(cx: &mut DefineCx<'_>) -> Defined {
     let data = cx.tensor(0)?;
     let extents = data.shape.clone();
     let name = cx.stage_of("place");
-    let places = cx.builder.reduce(&name, &extents, &extents, Combiner::Max, |e, i, r| {
-        let index = load_index(e, &data, r);
-        let (here, none) = (e.scalar(ScalarOp::Eq, &[index, i[0]]), e.index(-1));
-        e.select(here, r[0], none)
-    });
     let message = format!("expected a permutation of the numbers below {}", extents[0]);
+    let places = cx.builder.scatter(
+        &name,
+        &extents,
+        &extents,
+        |e, _| e.index(-1),
+        |e, k| {
+            let (index, zero, end) = (load_index(e, &data, k), e.index(0), e.index(extents[0]));
+            let (after, before) = (e.ge(index, zero), e.lt(index, end));
+            let inside = e.and(after, before);
+            SmallVec::from_slice(&[e.check(inside, index, zero, message.clone()), k[0]])
+        },
+        |_, _, new| new,
+    );
     cx.compute(|e, i| {
         let (place, zero) = (e.load(&places, i), e.index(0));
         let found = e.ge(place, zero);

@@ -1,13 +1,11 @@
 //! Operators that place elements at computed places: `scatter_elements`, `scatter_nd`.
 
 use ir_core::{DType, InferCx, Op, Registry, Scalar, SmallVec, Stop, TensorData, Type, ValueId};
-use relay::define::{Define, DefineCx, Defined, Index, Operand, copied, means_of, sums_of, within};
+use relay::define::{Define, DefineCx, Defined, Operand, copied, means_of, sums_of};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use te::compute::{Combiner, Expression, Tensor};
+use te::compute::{Expression, Tensor};
 
-use super::gather::{
-    define_index, define_position, expect_fits, index_of, position, slice_offsets,
-};
+use super::gather::{define_position, expect_fits, index_of, load_index, position, slice_offsets};
 use crate::FusionPattern::Opaque;
 use crate::attributes::keywords;
 use crate::elements::{self, Offsets};
@@ -84,128 +82,73 @@ fn add(a: Scalar, b: Scalar, dtype: DType) -> Scalar {
     }
 }
 
-/// What writes, for an element at indices `i` of the data, whether update `r` changes it, and that
-/// update, which may be anything where it does not.
-trait Updates {
-    fn hits(&self, e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]) -> ValueId;
+/// Where the updates go: for the indices of one, a place in the data.
+type Places<'a> = &'a dyn Fn(&mut Expression<'_>, &[ValueId]) -> SmallVec<[ValueId; 4]>;
 
-    /// How many of the first axes of the data, of so many, decide whether an update hits.
-    fn deciding(&self, rank: usize) -> usize;
-
-    fn value(&self, e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]) -> ValueId;
-}
-
-/// The first operand with updates, of which there are `extents` for each element. Every element
-/// looks for those that hit it: stages have no order in which updates could be applied.
+/// The first operand with the elements of `updates` applied at `places` one after the other.
 fn define_scattered(
     cx: &mut DefineCx<'_>,
-    extents: &[i64],
+    updates: &Tensor,
     reduction: Reduction,
-    updates: &impl Updates,
+    places: Places<'_>,
 ) -> Defined {
     let (data, (shape, dtype)) = (cx.tensor(0)?, cx.result()?);
-    if extents.contains(&0) {
+    if updates.shape.contains(&0) {
         return copied(cx);
     }
-    let sums = sums_of(dtype);
-    // What is the same for whole slices is found once for each.
-    let deciding = updates.deciding(shape.len());
-    let last = |cx: &mut DefineCx<'_>| {
-        let name = cx.stage_of("last");
-        cx.builder.reduce(&name, &shape[..deciding], extents, Combiner::Max, |e, i, r| {
-            let (number, none) = (Index::row_major(r, extents).value(e), e.index(-1));
-            let hits = updates.hits(e, i, r);
-            e.select(hits, number, none)
-        })
-    };
-    let folded = |cx: &mut DefineCx<'_>, combiner: Combiner, neutral: f64| {
-        let name = cx.stage_of("updates");
-        cx.builder.reduce(&name, &shape, extents, combiner, |e, i, r| {
-            let (hits, update) = (updates.hits(e, i, r), updates.value(e, i, r));
-            let (update, neutral) = (e.cast(update, sums), e.number(sums, neutral));
-            e.select(hits, update, neutral)
-        })
-    };
-    match reduction {
-        Reduction::Update => {
-            let last = last(cx);
-            let count = extents.iter().product();
-            cx.compute(|e, i| {
-                let number = e.load(&last, &i[..deciding]);
-                let (zero, old) = (e.index(0), e.load(&data, i));
-                let (hit, number) = (e.ge(number, zero), e.max(number, zero));
-                let at = Index::new(number, count).split(e, extents);
-                let new = updates.value(e, i, &at);
-                e.select(hit, new, old)
-            })
-        }
-        Reduction::Add | Reduction::Multiply | Reduction::Mean => {
-            let product = reduction == Reduction::Multiply;
-            let (combiner, neutral) =
-                if product { (Combiner::Product, 1.0) } else { (Combiner::Sum, 0.0) };
-            let folded = folded(cx, combiner, neutral);
-            let hits = (reduction == Reduction::Mean).then(|| {
-                let name = cx.stage_of("hits");
-                cx.builder.reduce(&name, &shape[..deciding], extents, Combiner::Sum, |e, i, r| {
-                    let hits = updates.hits(e, i, r);
-                    e.cast(hits, DType::INT64)
-                })
-            });
-            cx.compute(|e, i| {
-                let (old, new) = (e.load(&data, i), e.load(&folded, i));
-                let old = e.cast(old, sums);
-                let mut value = if product { e.mul(old, new) } else { e.add(old, new) };
-                if let Some(hits) = &hits {
-                    let hits = e.load(hits, &i[..deciding]);
-                    let count = e.add_index(hits, 1);
-                    let wide = means_of(dtype);
-                    let (sum, count) = (e.cast(value, wide), e.cast(count, wide));
-                    value = e.div(sum, count);
-                }
-                e.cast(value, dtype)
-            })
-        }
-        Reduction::Min | Reduction::Max => {
-            let is_min = reduction == Reduction::Min;
-            let better = |e: &mut Expression<'_>, new: ValueId, old: ValueId| {
-                let better =
-                    if is_min { define_less(e, new, old) } else { define_less(e, old, new) };
-                e.select(better, new, old)
-            };
-            let neutral = worst(dtype, is_min);
-            let name = cx.stage_of("updates");
-            let best = cx.builder.reduce_user(
-                &name,
-                &shape,
-                extents,
-                &[neutral],
-                |e, i, r| {
-                    let (hits, update) = (updates.hits(e, i, r), updates.value(e, i, r));
-                    let neutral = e.constant(dtype, neutral);
-                    SmallVec::from_buf([e.select(hits, update, neutral)])
-                },
-                |e, a, b| SmallVec::from_buf([better(e, b[0], a[0])]),
-            );
-            cx.compute(|e, i| {
-                let (old, new) = (e.load(&data, i), e.load(&best[0], i));
-                better(e, new, old)
-            })
-        }
+    if shape.contains(&0) {
+        return Err("expected no updates of a tensor without elements".to_string());
     }
-}
-
-/// The last number of `dtype` in the order of [`elements::total_order`], or the first one.
-fn worst(dtype: DType, last: bool) -> Scalar {
-    if dtype.is_float() {
-        return Scalar::Float(if last { f64::NAN } else { f64::NEG_INFINITY });
+    // Means are of sums that are rounded once; all else is rounded at each update.
+    let (name, wide) = match reduction {
+        Reduction::Mean => (cx.stage_of("sum"), sums_of(dtype)),
+        _ => (cx.stage(), dtype),
+    };
+    let initial = |e: &mut Expression<'_>, i: &[ValueId]| {
+        let element = e.load(&data, i);
+        e.cast(element, wide)
+    };
+    let update = |e: &mut Expression<'_>, k: &[ValueId]| {
+        let place = places(e, k);
+        let value = e.load(updates, k);
+        let value = e.cast(value, wide);
+        place.into_iter().chain([value]).collect()
+    };
+    let combine = |e: &mut Expression<'_>, old: ValueId, new: ValueId| match reduction {
+        Reduction::Update => new,
+        Reduction::Add | Reduction::Mean => e.add(old, new),
+        Reduction::Multiply => e.mul(old, new),
+        Reduction::Min => {
+            let better = define_less(e, new, old);
+            e.select(better, new, old)
+        }
+        Reduction::Max => {
+            let better = define_less(e, old, new);
+            e.select(better, new, old)
+        }
+    };
+    let changed = cx.builder.scatter(&name, &shape, &updates.shape, initial, update, combine);
+    if reduction != Reduction::Mean {
+        return Ok(vec![changed]);
     }
-    let unsigned = !dtype.is_signed();
-    let bits = if dtype.is_bool() { 1 } else { dtype.bits() };
-    Scalar::Int(match (unsigned, last) {
-        (true, true) => (u64::MAX >> (64 - bits)) as i64,
-        (true, false) => 0,
-        (false, true) => i64::MAX >> (64 - bits),
-        (false, false) => i64::MIN >> (64 - bits),
+    let name = cx.stage_of("count");
+    let counts = cx.builder.scatter(
+        &name,
+        &shape,
+        &updates.shape,
+        |e, _| e.index(1),
+        |e, k| {
+            let place = places(e, k);
+            let one = e.index(1);
+            place.into_iter().chain([one]).collect()
+        },
+        |e, old, new| e.add(old, new),
+    );
+    cx.compute(|e, i| {
+        let (sum, count, wide) = (e.load(&changed, i), e.load(&counts, i), means_of(dtype));
+        let (sum, count) = (e.cast(sum, wide), e.cast(count, wide));
+        let mean = e.div(sum, count);
+        e.cast(mean, dtype)
     })
 }
 
@@ -270,70 +213,15 @@ fn evaluate_scatter_elements(
 }
 
 fn define_scatter_elements(cx: &mut DefineCx<'_>) -> Defined {
-    struct Elements {
-        axis: usize,
-        places: Tensor,
-        updates: Tensor,
-    }
-    impl Elements {
-        /// Where the update stands, and whether there is one.
-        fn place(
-            &self,
-            e: &mut Expression<'_>,
-            i: &[ValueId],
-            r: &[ValueId],
-        ) -> (Vec<ValueId>, Option<ValueId>) {
-            let mut at = i.to_vec();
-            at[self.axis] = r[0];
-            let axes = (0..at.len()).filter(|axis| *axis != self.axis);
-            let inside = within(e, axes.map(|axis| (at[axis], self.places.shape[axis])));
-            (at, inside)
-        }
-
-        fn load(
-            &self,
-            e: &mut Expression<'_>,
-            tensor: &Tensor,
-            i: &[ValueId],
-            r: &[ValueId],
-        ) -> ValueId {
-            let (at, inside) = self.place(e, i, r);
-            let otherwise = e.number(tensor.dtype, 0.0);
-            match inside {
-                Some(inside) => e.load_if(inside, tensor, &at, otherwise),
-                None => e.load(tensor, &at),
-            }
-        }
-    }
-    impl Updates for Elements {
-        fn hits(&self, e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]) -> ValueId {
-            let place = self.load(e, &self.places, i, r);
-            let hits = e.eq(place, i[self.axis]);
-            match self.place(e, i, r).1 {
-                Some(inside) => e.and(inside, hits),
-                None => hits,
-            }
-        }
-
-        fn deciding(&self, rank: usize) -> usize {
-            rank
-        }
-
-        fn value(&self, e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]) -> ValueId {
-            self.load(e, &self.updates, i, r)
-        }
-    }
     let op = cx.fields::<ScatterElements<Operand>>()?;
     let (data, indices, updates) = (cx.tensor(0)?, cx.tensor(1)?, cx.tensor(2)?);
     let axis = relation::axis(op.axis, data.shape.len())?;
-    let extents = [indices.shape[axis]];
-    let name = cx.stage_of("places");
-    let places = cx.builder.compute(&name, &indices.shape, |e, i| {
-        let index = e.load(&indices, i);
-        let index = define_index(e, index);
-        define_position(e, index, data.shape[axis])
-    });
-    define_scattered(cx, &extents, op.reduction, &Elements { axis, places, updates })
+    define_scattered(cx, &updates, op.reduction, &|e, k| {
+        let mut place: SmallVec<[ValueId; 4]> = k.into();
+        let index = load_index(e, &indices, k);
+        place[axis] = define_position(e, index, data.shape[axis]);
+        place
+    })
 }
 
 /// `data` with slices changed at index tuples that stand along the first axis of `indices`:
@@ -394,47 +282,20 @@ fn evaluate_scatter_nd(op: &ScatterNd<Value>, cx: &EvalCx<'_>) -> Result<Value, 
 }
 
 fn define_scatter_nd(cx: &mut DefineCx<'_>) -> Defined {
-    struct Slices {
-        /// By leading axis of the data, where on it.
-        places: Vec<Tensor>,
-        updates: Tensor,
-    }
-    impl Updates for Slices {
-        fn hits(&self, e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]) -> ValueId {
-            let mut hits = None;
-            for (places, index) in self.places.iter().zip(i) {
-                let place = e.load(places, r);
-                let same = e.eq(place, *index);
-                hits = Some(hits.map_or(same, |hits| e.and(hits, same)));
-            }
-            hits.unwrap_or_else(|| e.constant(DType::BOOL, Scalar::Int(1)))
-        }
-
-        fn deciding(&self, _rank: usize) -> usize {
-            self.places.len()
-        }
-
-        fn value(&self, e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]) -> ValueId {
-            let rest = &i[self.places.len()..];
-            let at: Vec<ValueId> = r.iter().chain(rest).copied().collect();
-            e.load(&self.updates, &at)
-        }
-    }
     let op = cx.fields::<ScatterNd<Operand>>()?;
     let (data, indices, updates) = (cx.tensor(0)?, cx.tensor(1)?, cx.tensor(2)?);
-    let extents: elements::Shape = indices.shape[1..].into();
-    let mut places = Vec::new();
-    for (axis, &extent) in (0..indices.shape[0]).zip(&data.shape) {
-        let name = cx.stage_of("places");
-        places.push(cx.builder.compute(&name, &extents, |e, i| {
-            let mut at = vec![e.index(axis)];
-            at.extend_from_slice(i);
-            let index = e.load(&indices, &at);
-            let index = define_index(e, index);
-            define_position(e, index, extent)
-        }));
-    }
-    define_scattered(cx, &extents, op.mode, &Slices { places, updates })
+    let tuples = indices.shape.len() - 1;
+    define_scattered(cx, &updates, op.mode, &|e, k| {
+        let mut place = SmallVec::new();
+        for (number, &extent) in (0..indices.shape[0]).zip(&data.shape) {
+            let mut at = vec![e.index(number)];
+            at.extend_from_slice(&k[..tuples]);
+            let index = load_index(e, &indices, &at);
+            place.push(define_position(e, index, extent));
+        }
+        place.extend_from_slice(&k[tuples..]);
+        place
+    })
 }
 
 fn pull_scatter_elements(at: &Pullback<'_>) {
