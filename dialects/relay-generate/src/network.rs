@@ -16,6 +16,7 @@ mod layers;
 mod order;
 mod parts;
 mod quantized;
+mod sampling;
 
 use ir_core::{
     Attr, AttrData, AttrDict, Binding, DType, InferCx, InsertPoint, Item, Module, NameHint,
@@ -140,7 +141,7 @@ pub(super) struct Network<'a> {
 impl Network<'_> {
     /// One more operator, or a few that belong together; `None` where it did not fit.
     fn step(&mut self) -> Option<ValueId> {
-        match self.random.below(27) {
+        match self.random.below(28) {
             0..=3 => self.unary(),
             4..=6 => self.binary(),
             7 => self.compare(),
@@ -157,6 +158,7 @@ impl Network<'_> {
             23 => self.order(),
             24 => self.signal(),
             25 => self.drawing(),
+            26 => self.sampling(),
             _ => self.quantized(),
         }
     }

@@ -221,8 +221,8 @@ impl Resize<'_> {
             axes.iter().zip(size).map(|(axis, wanted)| (data.shape[*axis], *wanted)).collect();
         let mut stages = Vec::new();
         for (extents, region) in extents.iter().zip(&regions) {
-            stages.push(stage_taps(cx, extents.1, real, |e, x| {
-                let place = self.define_place(e, x, *extents, *region);
+            stages.push(stage_taps(cx, &[extents.1], real, |e, x| {
+                let place = self.define_place(e, x[0], *extents, *region);
                 self.define_taps(e, place, extents.0)
             }));
         }
@@ -237,14 +237,14 @@ impl Resize<'_> {
                     let here = e.and(after, before);
                     inside = Some(inside.map_or(here, |inside| e.and(inside, here)));
                 }
-                taps.push(taps_at(e, &stages[number], i[axis]));
+                taps.push(taps_at(e, &stages[number], &[i[axis]]));
             }
-            let value = resampled(e, &data, real, &taps, |_, places| {
+            let value = resampled(e, real, &taps, |e, places| {
                 let mut at = i.to_vec();
                 for (place, &axis) in places.iter().zip(&axes) {
                     at[axis] = *place;
                 }
-                at
+                e.load(&data, &at)
             });
             let value = match dtype.is_float() || real == dtype {
                 true => value,

@@ -249,7 +249,7 @@ impl Network<'_> {
     }
 
     /// An image, a volume or a signal, channels after the batch.
-    fn image(&mut self, axes: usize) -> ValueId {
+    pub(super) fn image(&mut self, axes: usize) -> ValueId {
         let rank = axes + 2;
         let fits = |this: &Self, value| this.is_float(value) && this.shape(value).len() == rank;
         match self.existing(fits) {

@@ -1,7 +1,12 @@
 //! Sampling an image where a grid says: `image.grid_sample`.
 
 use ir_core::{DType, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
+use relay::define::{
+    Define, DefineCx, Defined, Operand, Tap, reals_of, resampled, stage_taps, taps_at,
+};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
+use te::compute::Expression;
+use te::scalar::ScalarOp;
 
 use crate::FusionPattern::Opaque;
 use crate::attributes::keywords;
@@ -36,12 +41,16 @@ keywords! {
 ///
 /// Places are from -1 to 1 along each axis of the image, which are its outermost pixels with
 /// `align_corners`, else the borders of these. Places are computed in the element type of `grid`,
-/// values in `float64`; integers truncate. Relay operator level 5.
+/// values as those of the image, of integers in `float64`, which truncate. Relay operator level 5.
 #[derive(Op, Clone, Debug)]
 #[op(
     name = "relay.image.grid_sample",
     infer = infer_grid_sample,
-    hooks(Opaque, Evaluate(|cx| evaluate_grid_sample(&cx.fields()?, cx)))
+    hooks(
+        Opaque,
+        Evaluate(|cx| evaluate_grid_sample(&cx.fields()?, cx)),
+        Define(define_grid_sample)
+    )
 )]
 pub struct GridSample<V = ValueId> {
     /// An image (N, C, H, W), or one of 1 to 5 spatial axes.
@@ -178,13 +187,212 @@ impl Axis {
     }
 }
 
+impl Axis {
+    /// As [`place`](Axis::place), in the element type of `at`.
+    fn define_place(&self, e: &mut Expression<'_>, at: ValueId) -> ValueId {
+        let mut number = |value: f64| e.number_like(at, value);
+        let (one, two, extent) = (number(1.0), number(2.0), number(self.extent as f64));
+        let last = number((self.extent - 1) as f64);
+        let moved = e.add(at, one);
+        if self.align_corners {
+            let part = e.div(moved, two);
+            return e.mul(part, last);
+        }
+        let scaled = e.mul(moved, extent);
+        let centered = e.sub(scaled, one);
+        e.div(centered, two)
+    }
+
+    /// As [`reflected`](Axis::reflected), in `float64`.
+    fn define_reflected(&self, e: &mut Expression<'_>, place: ValueId) -> ValueId {
+        let (first, last) = self.border();
+        let range = last - first;
+        let mut number = |value: f64| e.number(DType::FLOAT64, value);
+        let two = number(2.0);
+        let (first, last, length) = (number(first), number(last), number(range));
+        if range <= 0.0 {
+            return first;
+        }
+        let (before, after) = (e.lt(place, first), e.gt(place, last));
+        let (to_first, to_last) = (e.sub(first, place), e.sub(place, last));
+        let beyond = e.select(before, to_first, to_last);
+        let turns = e.div(beyond, length);
+        let turns = e.scalar(ScalarOp::Floor, &[turns]);
+        let whole = e.mul(turns, length);
+        let rest = e.sub(beyond, whole);
+        let pairs = e.div(turns, two);
+        let floor = e.scalar(ScalarOp::Floor, &[pairs]);
+        let (even, odd) = (e.eq(floor, pairs), e.lt(floor, pairs));
+        let from_first = e.select(before, even, odd);
+        let (up, down) = (e.add(first, rest), e.sub(last, rest));
+        let inside = e.select(from_first, up, down);
+        let outside = e.or(before, after);
+        e.select(outside, inside, place)
+    }
+
+    /// As [`pixel`](Axis::pixel); -1 where it is outside.
+    fn define_pixel(&self, e: &mut Expression<'_>, place: ValueId) -> ValueId {
+        let last = (self.extent - 1) as f64;
+        let inside = match self.padding {
+            GridPadding::Zeros | GridPadding::Border => place,
+            GridPadding::Reflection => {
+                let reflected = self.define_reflected(e, place);
+                e.scalar(ScalarOp::Trunc, &[reflected])
+            }
+        };
+        let (zero, last) = (e.number(DType::FLOAT64, 0.0), e.number(DType::FLOAT64, last));
+        // Comparisons with what is no number do not hold: the first pixel stands for it.
+        let (after, before) = (e.ge(inside, zero), e.le(inside, last));
+        let below = e.select(before, inside, last);
+        let clamped = e.select(after, below, zero);
+        let pixel = e.cast(clamped, DType::INT64);
+        if self.padding != GridPadding::Zeros {
+            return pixel;
+        }
+        let (within, none) = (e.and(after, before), e.index(-1));
+        e.select(within, pixel, none)
+    }
+
+    /// As [`taps`](Axis::taps).
+    fn define_taps(&self, e: &mut Expression<'_>, at: ValueId) -> Vec<Tap> {
+        let place = self.define_place(e, at);
+        let mut place = e.cast(place, DType::FLOAT64);
+        if self.method == GridMethod::Nearest {
+            place = e.scalar(ScalarOp::RoundEven, &[place]);
+        }
+        let (first, last) = self.border();
+        let mut number = |value: f64| e.number(DType::FLOAT64, value);
+        let (first, last, zero) = (number(first), number(last), number(0.0));
+        let most = number((self.extent - 1) as f64);
+        place = match self.padding {
+            GridPadding::Zeros => place,
+            GridPadding::Border => {
+                let (before, after) = (e.lt(place, first), e.gt(place, last));
+                let (below, above) = (e.lt(place, zero), e.gt(place, most));
+                let clamped = e.select(below, zero, place);
+                let clamped = e.select(above, most, clamped);
+                let outside = e.or(before, after);
+                e.select(outside, clamped, place)
+            }
+            GridPadding::Reflection => self.define_reflected(e, place),
+        };
+        if self.method == GridMethod::Nearest {
+            let pixel = e.scalar(ScalarOp::Trunc, &[place]);
+            return vec![(self.define_pixel(e, pixel), None)];
+        }
+        let low = e.scalar(ScalarOp::Floor, &[place]);
+        let part = e.sub(place, low);
+        let steps = match self.method {
+            GridMethod::Bicubic => -1..=2,
+            GridMethod::Nearest | GridMethod::Bilinear => 0..=1,
+        };
+        let tap = |step: i32| {
+            let step = e.number(DType::FLOAT64, f64::from(step));
+            let place = e.add(low, step);
+            let pixel = self.define_pixel(e, place);
+            let distance = e.sub(step, part);
+            let distance = e.scalar(ScalarOp::Abs, &[distance]);
+            let weight = match self.method {
+                GridMethod::Bicubic => define_cubic(e, distance),
+                GridMethod::Nearest | GridMethod::Bilinear => {
+                    let one = e.number(DType::FLOAT64, 1.0);
+                    e.sub(one, distance)
+                }
+            };
+            // Outside is 0, whatever the weight.
+            let (none, zero) = (e.index(0), e.number(DType::FLOAT64, 0.0));
+            let within = e.ge(pixel, none);
+            (pixel, Some(e.select(within, weight, zero)))
+        };
+        steps.map(tap).collect()
+    }
+}
+
+/// As [`cubic`], of a distance of at least 0.
+fn define_cubic(e: &mut Expression<'_>, distance: ValueId) -> ValueId {
+    // Horner's scheme on the coefficients from the highest.
+    let mut polynomial = |coefficients: [f64; 4]| {
+        let mut value = e.number(DType::FLOAT64, coefficients[0]);
+        for coefficient in &coefficients[1..] {
+            let product = e.mul(value, distance);
+            let coefficient = e.number(DType::FLOAT64, *coefficient);
+            value = e.add(product, coefficient);
+        }
+        value
+    };
+    let near = polynomial([CUBIC + 2.0, -(CUBIC + 3.0), 0.0, 1.0]);
+    let far = polynomial([CUBIC, -5.0 * CUBIC, 8.0 * CUBIC, -4.0 * CUBIC]);
+    let one = e.number(DType::FLOAT64, 1.0);
+    let is_near = e.le(distance, one);
+    e.select(is_near, near, far)
+}
+
+/// Definitions write out at most so many pixels for one of the result.
+const MOST_TAPS: usize = 64;
+
+fn define_grid_sample(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<GridSample<Operand>>()?;
+    let (data, grid, (_, dtype)) = (cx.tensor(0)?, cx.tensor(1)?, cx.result()?);
+    let spatial = data.shape[2..].to_vec();
+    let single = grid.dtype != DType::FLOAT64;
+    let mut domain = vec![grid.shape[0]];
+    domain.extend_from_slice(&grid.shape[2..]);
+    let (real, exact) = match op.method {
+        GridMethod::Nearest => (dtype, true),
+        _ => (reals_of(dtype), false),
+    };
+    let mut stages = Vec::new();
+    for (number, &extent) in spatial.iter().enumerate() {
+        let axis = Axis {
+            extent,
+            method: op.method,
+            padding: op.padding_mode,
+            align_corners: op.align_corners,
+            single,
+        };
+        stages.push(stage_taps(cx, &domain, if exact { DType::FLOAT64 } else { real }, |e, i| {
+            // The last axis of the image comes first.
+            let mut at = vec![i[0], e.index((spatial.len() - 1 - number) as i64)];
+            at.extend_from_slice(&i[1..]);
+            let at = e.load(&grid, &at);
+            let at = e.cast(at, if single { DType::FLOAT32 } else { DType::FLOAT64 });
+            axis.define_taps(e, at)
+        }));
+    }
+    if stages.iter().map(Vec::len).product::<usize>() > MOST_TAPS {
+        return Err(format!("expected at most {MOST_TAPS} pixels for one of the result"));
+    }
+    cx.compute(|e, i| {
+        let mut at = vec![i[0]];
+        at.extend_from_slice(&i[2..]);
+        let taps: Vec<Vec<Tap>> = stages.iter().map(|stages| taps_at(e, stages, &at)).collect();
+        let value = resampled(e, real, &taps, |e, places| {
+            let place: Vec<ValueId> = i[..2].iter().chain(places).copied().collect();
+            if op.padding_mode != GridPadding::Zeros {
+                return e.load(&data, &place);
+            }
+            let zero = e.index(0);
+            let within = places.iter().map(|place| e.ge(*place, zero)).collect::<Vec<_>>();
+            let within = within.into_iter().reduce(|a, b| e.and(a, b));
+            let outside = e.number(dtype, 0.0);
+            match within {
+                Some(within) => e.load_if(within, &data, &place, outside),
+                None => e.load(&data, &place),
+            }
+        });
+        e.cast(value, dtype)
+    })
+}
+
+/// The parameter of cubic convolution.
+const CUBIC: f64 = -0.75;
+
 /// The weight of a pixel at this distance in cubic convolution (Keys 1981).
 fn cubic(distance: f64) -> f64 {
-    const A: f64 = -0.75;
     let d = distance.abs();
     match d {
-        _ if d <= 1.0 => ((A + 2.0) * d - (A + 3.0)) * d * d + 1.0,
-        _ => ((A * d - 5.0 * A) * d + 8.0 * A) * d - 4.0 * A,
+        _ if d <= 1.0 => ((CUBIC + 2.0) * d - (CUBIC + 3.0)) * d * d + 1.0,
+        _ => ((CUBIC * d - 5.0 * CUBIC) * d + 8.0 * CUBIC) * d - 4.0 * CUBIC,
     }
 }
 

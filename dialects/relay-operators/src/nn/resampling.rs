@@ -170,8 +170,8 @@ fn define_resampling(
     };
     let mut stages = Vec::new();
     for extents in input.iter().copied().zip(output.iter().copied()).skip(2) {
-        stages.push(stage_taps(cx, extents.1, real, |e, x| {
-            axis_taps(e, x, extents, method, coordinates)
+        stages.push(stage_taps(cx, &[extents.1], real, |e, x| {
+            axis_taps(e, x[0], extents, method, coordinates)
         }));
     }
     cx.compute(|e, i| {
@@ -179,12 +179,13 @@ fn define_resampling(
         let mut taps = Vec::new();
         for (stages, x) in stages.iter().zip(&out[2..]) {
             let x = x.value(e);
-            taps.push(taps_at(e, stages, x));
+            taps.push(taps_at(e, stages, &[x]));
         }
-        let value = resampled(e, &data, real, &taps, |e, places| {
+        let value = resampled(e, real, &taps, |e, places| {
             let mut at = out[..2].to_vec();
             at.extend(places.iter().zip(&input[2..]).map(|(at, extent)| Index::new(*at, *extent)));
-            layout.physical_indices(e, &order, &at)
+            let at = layout.physical_indices(e, &order, &at);
+            e.load(&data, &at)
         });
         e.cast(value, dtype)
     })

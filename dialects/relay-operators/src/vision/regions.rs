@@ -1,7 +1,12 @@
 //! Pooling of regions of interest.
 
-use ir_core::{Dim, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
+use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
+use relay::define::{
+    Define, DefineCx, Defined, Operand, Tap, resampled, stage_taps, sums_of, taps_at,
+};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
+use te::compute::{Combiner, Expression};
+use te::scalar::ScalarOp;
 
 use crate::FusionPattern::Opaque;
 use crate::attributes::{Integers, keywords};
@@ -27,7 +32,11 @@ keywords! {
 #[op(
     name = "relay.vision.roi_align",
     infer = |op: RoiAlign<Type>, cx: &mut InferCx<'_>| infer_regions(cx, &op.pooled_size),
-    hooks(Opaque, Evaluate(|cx| evaluate_roi_align(&cx.fields()?, cx)))
+    hooks(
+        Opaque,
+        Evaluate(|cx| evaluate_roi_align(&cx.fields()?, cx)),
+        Define(define_roi_align)
+    )
 )]
 pub struct RoiAlign<V = ValueId> {
     /// Images, floats of shape (N, C, H, W).
@@ -221,6 +230,128 @@ fn evaluate_roi_align(op: &RoiAlign<Value>, cx: &EvalCx<'_>) -> Result<Value, Ev
             RoiMode::Max => greatest.unwrap_or(0.0),
         }
     })
+}
+
+/// A bin of fixed places is a sum over these; how many there are otherwise depends on the regions.
+fn define_roi_align(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<RoiAlign<Operand>>()?;
+    let (data, rois, (shape, dtype)) = (cx.tensor(0)?, cx.tensor(1)?, cx.result()?);
+    let ratio = op.sample_ratio;
+    if ratio < 1 {
+        return Err("expected a fixed number of places in a bin".to_string());
+    }
+    if ratio as f64 > MOST_SAMPLES {
+        return Err(format!("expected bins of at most {MOST_SAMPLES} places, found {ratio}"));
+    }
+    let real = sums_of(dtype);
+    let name = cx.stage_of("images");
+    let images = cx.builder.compute(&name, &rois.shape[..1], |e, i| {
+        let first = e.index(0);
+        let image = e.load(&rois, &[i[0], first]);
+        let image = e.cast(image, DType::FLOAT64);
+        let (zero, batch) = (e.number(DType::FLOAT64, 0.0), data.shape[0]);
+        let end = e.number(DType::FLOAT64, batch as f64);
+        let (after, before) = (e.ge(image, zero), e.lt(image, end));
+        let inside = e.and(after, before);
+        let image = e.select(inside, image, zero);
+        let image = e.cast(image, DType::INT64);
+        e.check(inside, image, first, format!("expected an image below {batch}"))
+    });
+    let mut stages = Vec::new();
+    for axis in 0..2 {
+        let (bins, extent) = (shape[2 + axis], data.shape[2 + axis]);
+        // Corners are x, y, and axes rows, columns.
+        let corners = [2 - axis as i64, 4 - axis as i64];
+        stages.push(stage_taps(cx, &[shape[0], bins, ratio], real, |e, i| {
+            let number = |e: &mut Expression<'_>, value: f64| e.number(DType::FLOAT64, value);
+            let corner = |e: &mut Expression<'_>, place: i64| {
+                let place = e.index(place);
+                let corner = e.load(&rois, &[i[0], place]);
+                let corner = e.cast(corner, DType::FLOAT64);
+                let scale = number(e, op.spatial_scale);
+                let offset = number(e, if op.aligned { 0.5 } else { 0.0 });
+                let scaled = e.mul(corner, scale);
+                e.sub(scaled, offset)
+            };
+            let (first, last) = (corner(e, corners[0]), corner(e, corners[1]));
+            let mut length = e.sub(last, first);
+            if !op.aligned {
+                let one = number(e, 1.0);
+                length = e.max(length, one);
+            }
+            let (count, places) = (number(e, bins as f64), number(e, ratio as f64));
+            let size = e.div(length, count);
+            let step = e.div(size, places);
+            let (bin, at) = (e.cast(i[1], DType::FLOAT64), e.cast(i[2], DType::FLOAT64));
+            let half = number(e, 0.5);
+            let to_bin = e.mul(bin, size);
+            let begin = e.add(first, to_bin);
+            let to_center = e.mul(half, step);
+            let center = e.add(begin, to_center);
+            let to_place = e.mul(at, step);
+            let place = e.add(center, to_place);
+            define_neighbours(e, place, extent)
+        }));
+    }
+    let mean = op.mode == RoiMode::Avg;
+    let combiner = if mean { Combiner::Sum } else { Combiner::Max };
+    let name = cx.stage_of("places");
+    let samples = cx.builder.reduce(&name, &shape, &[ratio, ratio], combiner, |e, i, r| {
+        let image = e.load(&images, &i[..1]);
+        let rows = taps_at(e, &stages[0], &[i[0], i[2], r[0]]);
+        let columns = taps_at(e, &stages[1], &[i[0], i[3], r[1]]);
+        let parts = |e: &mut Expression<'_>, taps: &[Vec<Tap>]| {
+            resampled(e, real, taps, |e, at| {
+                let none = e.index(0);
+                let inside = (e.ge(at[0], none), e.ge(at[1], none));
+                let inside = e.and(inside.0, inside.1);
+                let outside = e.number(dtype, 0.0);
+                e.load_if(inside, &data, &[image, i[1], at[0], at[1]], outside)
+            })
+        };
+        if mean {
+            return parts(e, &[rows, columns]);
+        }
+        let mut most = None;
+        for row in rows {
+            for column in &columns {
+                let part = parts(e, &[vec![row], vec![*column]]);
+                most = Some(most.map_or(part, |most| e.max(most, part)));
+            }
+        }
+        most.unwrap_or_else(|| e.number(real, 0.0))
+    });
+    cx.compute(|e, i| {
+        let mut value = e.load(&samples, i);
+        if mean {
+            let count = e.number(real, (ratio * ratio) as f64);
+            value = e.div(value, count);
+        }
+        e.cast(value, dtype)
+    })
+}
+
+/// As [`neighbours`]; more than a pixel outside, they are -1 and have the weight 0.
+fn define_neighbours(e: &mut Expression<'_>, place: ValueId, extent: i64) -> Vec<Tap> {
+    let mut number = |value: f64| e.number(DType::FLOAT64, value);
+    let (zero, one, before) = (number(0.0), number(1.0), number(-1.0));
+    let (end, last) = (number(extent as f64), number((extent - 1) as f64));
+    let (after, until) = (e.ge(place, before), e.le(place, end));
+    let inside = e.and(after, until);
+    // What is no number is outside.
+    let place = e.select(inside, place, zero);
+    let place = e.max(place, zero);
+    let place = e.min(place, last);
+    let low = e.scalar(ScalarOp::Floor, &[place]);
+    let part = e.sub(place, low);
+    let rest = e.sub(one, part);
+    let high = e.add(low, one);
+    let high = e.min(high, last);
+    let mut tap = |pixel: ValueId, weight: ValueId| {
+        let (pixel, none) = (e.cast(pixel, DType::INT64), e.index(-1));
+        (e.select(inside, pixel, none), Some(e.select(inside, weight, zero)))
+    };
+    vec![tap(low, rest), tap(high, part)]
 }
 
 fn evaluate_roi_pool(op: &RoiPool<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> {

@@ -191,29 +191,29 @@ pub fn accumulator(a: DType, b: DType, out: DType) -> DType {
 /// `float64`; `None` is 1.
 pub type Tap = (ValueId, Option<ValueId>);
 
-/// The taps of a place on an axis, as stages over the axis.
+/// The taps of places on an axis, as stages over what the places are computed from.
 pub type TapStages = Vec<(Tensor, Option<Tensor>)>;
 
-/// The taps of each of the `extent` places of an axis, which `taps` writes, as stages of their own: all that is
-/// computed on them is computed once, not for each element. Weights become `real`.
+/// The taps of places on an axis, of which there are `extents`, and which `taps` writes, as stages of their own: all
+/// that is computed on them is computed once, not for each element. Weights become `real`.
 pub fn stage_taps(
     cx: &mut DefineCx<'_>,
-    extent: i64,
+    extents: &[i64],
     real: DType,
-    taps: impl Fn(&mut Expression<'_>, ValueId) -> Vec<Tap>,
+    taps: impl Fn(&mut Expression<'_>, &[ValueId]) -> Vec<Tap>,
 ) -> TapStages {
     let (mut stages, mut count, mut weighted) = (TapStages::new(), 1, false);
     while stages.len() < count {
         let number = stages.len();
         let name = cx.stage_of("places");
-        let places = cx.builder.compute(&name, &[extent], |e, i| {
-            let taps = taps(e, i[0]);
+        let places = cx.builder.compute(&name, extents, |e, i| {
+            let taps = taps(e, i);
             (count, weighted) = (taps.len(), taps[number].1.is_some());
             taps[number].0
         });
         let weights = weighted.then(|| {
             let name = cx.stage_of("weights");
-            cx.builder.compute(&name, &[extent], |e, i| match taps(e, i[0])[number].1 {
+            cx.builder.compute(&name, extents, |e, i| match taps(e, i)[number].1 {
                 Some(weight) => e.cast(weight, real),
                 None => e.number(real, 1.0),
             })
@@ -223,23 +223,22 @@ pub fn stage_taps(
     stages
 }
 
-/// The taps at the place `x` of the axis of `stages`.
-pub fn taps_at(e: &mut Expression<'_>, stages: &TapStages, x: ValueId) -> Vec<Tap> {
+/// The taps of `stages` at the indices `at`.
+pub fn taps_at(e: &mut Expression<'_>, stages: &TapStages, at: &[ValueId]) -> Vec<Tap> {
     let load = |(places, weights): &(Tensor, Option<Tensor>)| {
-        let place = e.load(places, &[x]);
-        (place, weights.as_ref().map(|weights| e.load(weights, &[x])))
+        let place = e.load(places, at);
+        (place, weights.as_ref().map(|weights| e.load(weights, at)))
     };
     stages.iter().map(load).collect()
 }
 
-/// The sum, over the axes of `taps` in order, of weighted elements of `data` in element type
-/// `real`. `place` makes the indices of an element of those along the axes.
+/// The sum, over the axes of `taps` in order, of weighted elements in element type `real`. `element` loads
+/// the one at indices along the axes.
 pub fn resampled(
     e: &mut Expression<'_>,
-    data: &Tensor,
     real: DType,
     taps: &[Vec<Tap>],
-    place: impl Fn(&mut Expression<'_>, &[ValueId]) -> Vec<ValueId>,
+    element: impl Fn(&mut Expression<'_>, &[ValueId]) -> ValueId,
 ) -> ValueId {
     // Every choice of a tap per axis, that of the first axis changing fastest.
     let count = taps.iter().map(Vec::len).product::<usize>();
@@ -251,8 +250,7 @@ pub fn resampled(
             indices.push(taps[rest % taps.len()].0);
             rest /= taps.len();
         }
-        let at = place(e, &indices);
-        let x = e.load(data, &at);
+        let x = element(e, &indices);
         values.push(e.cast(x, real));
     }
     for taps in taps {
