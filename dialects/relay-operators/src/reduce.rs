@@ -3,14 +3,13 @@
 use std::cmp::Ordering;
 
 use ir_core::{
-    AttrDict, AttrGroup, DType, InferCx, Op, Registry, Scalar, SmallVec, Stop, TensorData, Type,
-    ValueId,
+    AttrDict, AttrGroup, DType, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId,
 };
 use relay::define::{
     Define, DefineCx, Defined, Index, Operand, Reduction, load_broadcast, nonzero, sums_of,
 };
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use te::compute::{Combiner, Expression};
+use te::compute::Combiner;
 use te::scalar::ScalarOp;
 
 use super::FusionPattern::Reduce;
@@ -448,7 +447,8 @@ macro_rules! positions {
     )* };
 }
 
-/// The position of an element. The combiners know no NaN, so that floats need one of their own.
+/// The position of an element: that of the first which equals the greatest, or the least, so that both
+/// are found in vectors. What is no number comes before all others.
 fn define_position(
     cx: &mut DefineCx<'_>,
     reduction: &Reduction,
@@ -456,64 +456,53 @@ fn define_position(
     last: bool,
 ) -> Defined {
     expect_elements(reduction)?;
-    let (data, name) = (cx.tensor(0)?, cx.stage());
-    let (_, dtype) = cx.result()?;
+    let (data, (_, dtype)) = (cx.tensor(0)?, cx.result()?);
     let Reduction { shape, extents, .. } = reduction;
     let count = reduction.count();
-    // The lower position wins, so the last one is found by counting from the end.
-    let counted = |e: &mut Expression<'_>, position: ValueId| match last {
-        true => {
-            let end = e.constant(dtype, Scalar::Int(count - 1));
-            e.sub(end, position)
-        }
-        false => position,
-    };
-    let element = |e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]| {
+    let name = cx.stage_of("element");
+    let best = cx.builder.reduce(&name, shape, extents, combiner, |e, i, r| {
         let at = reduction.place(i, r);
-        let position = Index::row_major(r, extents).value(e);
-        let position = e.cast(position, dtype);
-        let position = counted(e, position);
-        SmallVec::from_iter([position, e.load(&data, &at)])
-    };
-    let positions = if data.dtype.is_float() {
-        let least = |number: usize| combiner.identity(number, &[dtype, data.dtype], &[]);
-        let (Some(position), Some(value)) = (least(0), least(1)) else {
-            return Err(format!("there is no least {}", data.dtype));
-        };
-        let better = if combiner == Combiner::ArgMax { ScalarOp::Gt } else { ScalarOp::Lt };
-        cx.builder.reduce_user(&name, shape, extents, &[position, value], element, |e, a, b| {
-            let (a_nan, b_nan) =
-                (e.scalar(ScalarOp::IsNan, &[a[1]]), e.scalar(ScalarOp::IsNan, &[b[1]]));
-            let number = e.not(a_nan);
-            let (first_nan, beats) = (e.and(b_nan, number), e.scalar(better, &[b[1], a[1]]));
-            let beats = e.or(first_nan, beats);
-            let (nans, equal) = (e.and(a_nan, b_nan), e.eq(a[1], b[1]));
-            let (ties, lower) = (e.or(nans, equal), e.lt(b[0], a[0]));
-            let ties = e.and(ties, lower);
-            let second = e.or(beats, ties);
-            SmallVec::from_iter([e.select(second, b[0], a[0]), e.select(second, b[1], a[1])])
-        })
-    } else {
-        cx.builder.reduce_many(&name, shape, extents, combiner, 2, element)
-    };
-    let Some(position) = positions.into_iter().next() else {
-        return Err("expected a position".to_string());
-    };
-    if !last {
-        return Ok(vec![position]);
-    }
-    let name = cx.stage_of("last");
-    Ok(vec![cx.builder.compute(&name, shape, |e, i| {
-        let position = e.load(&position, i);
-        counted(e, position)
-    })])
+        e.load(&data, &at)
+    });
+    let name = cx.stage_of("position");
+    let position = cx.builder.reduce(&name, shape, extents, Combiner::Min, |e, i, r| {
+        let (at, position) = (reduction.place(i, r), Index::row_major(r, extents).value(e));
+        let mut position = e.cast(position, dtype);
+        if last {
+            let end = e.constant(dtype, Scalar::Int(count - 1));
+            position = e.sub(end, position);
+        }
+        let (x, best, none) =
+            (e.load(&data, &at), e.load(&best, i), e.constant(dtype, Scalar::Int(count)));
+        let equal = e.eq(x, best);
+        let found = e.select(equal, position, none);
+        if !data.dtype.is_float() {
+            return found;
+        }
+        let (nan, before) = (e.scalar(ScalarOp::IsNan, &[x]), e.sub(position, none));
+        e.select(nan, before, found)
+    });
+    cx.compute(|e, i| {
+        let mut position = e.load(&position, i);
+        if data.dtype.is_float() {
+            let (zero, count) =
+                (e.constant(dtype, Scalar::Int(0)), e.constant(dtype, Scalar::Int(count)));
+            let (is_nan, first) = (e.lt(position, zero), e.add(position, count));
+            position = e.select(is_nan, first, position);
+        }
+        if last {
+            let end = e.constant(dtype, Scalar::Int(count - 1));
+            position = e.sub(end, position);
+        }
+        position
+    })
 }
 
 positions! {
     /// The position of the greatest element, as `int32`.
-    ArgMax "relay.argmax" Ordering::Greater, ArgMax;
+    ArgMax "relay.argmax" Ordering::Greater, Max;
     /// The position of the least element, as `int32`.
-    ArgMin "relay.argmin" Ordering::Less, ArgMin;
+    ArgMin "relay.argmin" Ordering::Less, Min;
 }
 
 /// `Σ (data - mean)² / n`, or `/ (n - 1)` with `unbiased`; accumulated as in `sum`.
