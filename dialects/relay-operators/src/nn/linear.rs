@@ -378,6 +378,14 @@ fn evaluate_matmul(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 fn define_matmul(cx: &mut DefineCx<'_>) -> Defined {
     let op = cx.fields::<Matmul<Operand>>()?;
     let inner = last(&cx.tensor(1)?.shape, if op.transpose_b { 1 } else { 2 }) as i64;
+    if op.transpose_a && op.transpose_b {
+        return define_product_of_transposed(cx, inner, |_, i, k| {
+            let mut at = with_last(i, k);
+            let rank = at.len();
+            at.swap(rank - 2, rank - 1);
+            at
+        });
+    }
     define_product(
         cx,
         inner,
@@ -398,6 +406,37 @@ fn define_matmul(cx: &mut DefineCx<'_>) -> Defined {
             }
         },
     )
+}
+
+/// A sum over an axis of extent `inner` of products of what `left` says and the second operand, which is
+/// stored transposed, as the first one is: neither has vectors along the result then, so that the second is
+/// turned first.
+fn define_product_of_transposed(
+    cx: &mut DefineCx<'_>,
+    inner: i64,
+    left: impl FnOnce(&mut Expression<'_>, &[ValueId], ValueId) -> Vec<ValueId>,
+) -> Defined {
+    let (a, b) = (cx.tensor(0)?, cx.tensor(1)?);
+    let sums = accumulator(a.dtype, b.dtype, cx.result()?.1);
+    let mut shape = b.shape.clone();
+    let rank = shape.len();
+    shape.swap(rank - 2, rank - 1);
+    let name = cx.stage_of("turned");
+    let turned = cx.builder.compute(&name, &shape, |e, i| {
+        let mut at = i.to_vec();
+        at.swap(rank - 2, rank - 1);
+        e.load(&b, &at)
+    });
+    cx.reduce(&[inner], Combiner::Sum, |e, i, k| {
+        let at = left(e, i, k[0]);
+        let x = e.load(&a, &at);
+        let x = e.cast(x, sums);
+        let batch = (rank > 2).then(|| if turned.shape[0] == 1 { e.index(0) } else { i[0] });
+        let at: Vec<ValueId> = batch.into_iter().chain([k[0]]).chain(i.last().copied()).collect();
+        let y = e.load(&turned, &at);
+        let y = e.cast(y, sums);
+        e.mul(x, y)
+    })
 }
 
 /// Matrix products of a batch: `out[b, i, j] = Σ_k x[b, i, k] * y[b, k, j]`.
@@ -493,6 +532,11 @@ fn define_batch_matmul(cx: &mut DefineCx<'_>) -> Defined {
         1 => e.index(0),
         _ => index,
     };
+    if op.transpose_a && op.transpose_b {
+        return define_product_of_transposed(cx, inner, |e, i, k| {
+            vec![batch(e, x[0], i[0]), k, i[1]]
+        });
+    }
     define_product(
         cx,
         inner,

@@ -5,7 +5,7 @@ use ir_core::{Dim, DimOp, InferCx, Op, Registry, Stop, Type, ValueId};
 use relay::define::{Define, DefineCx, Defined, Operand, within};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
-use te::compute::Expression;
+use te::compute::{Expression, Tensor};
 
 use super::numeric::{Number, dispatch, result_shape};
 use super::window::{offset, per_axis};
@@ -182,9 +182,34 @@ fn define_padding(
                 let fill = fill(e);
                 e.load_if(inside, &data, &at, fill)
             }
-            None => e.load(&data, &at),
+            None => {
+                let padded = e.load(&data, &at);
+                // Along the last axis, all but the margin is a copy: loops are cut where that begins.
+                match bounds_of_last(e, i, &data, &widths) {
+                    Some((inside, place)) => {
+                        at[i.len() - 1] = place;
+                        e.load_if(inside, &data, &at, padded)
+                    }
+                    None => padded,
+                }
+            }
         }
     })
+}
+
+/// Whether indices `i` are beside the margin of the last axis of `data`, and where on it; `None` where there is none.
+fn bounds_of_last(
+    e: &mut Expression<'_>,
+    i: &[ValueId],
+    data: &Tensor,
+    widths: &[(i64, i64)],
+) -> Option<(ValueId, ValueId)> {
+    let (last, extent, &(before, after)) = (*i.last()?, *data.shape.last()?, widths.last()?);
+    if (before, after) == (0, 0) {
+        return None;
+    }
+    let place = e.add_index(last, -before);
+    Some((within(e, [(place, extent)])?, place))
 }
 
 /// Adds a margin around a tensor.
