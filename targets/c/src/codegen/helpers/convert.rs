@@ -307,6 +307,15 @@ return {round}(narrow);"
         let is_short = |dtype: DType| !dtype.is_float() && dtype.bits() <= 16;
         let by_words = elem.is_float() && is_short(target) || is_short(elem) && target.is_float();
         let mut steps: Vec<String> = Vec::new();
+        // It also takes lane by lane what widens integers to more than twice at once.
+        if !elem.is_float() {
+            let width = if by_words { 32 } else { target.bits() };
+            for double in [DType::INT16, DType::INT32] {
+                if (elem.bits() + 1..width).contains(&double.bits()) {
+                    steps.push(self.vector_type(double, lanes));
+                }
+            }
+        }
         if by_words {
             steps.push(self.vector_type(DType::INT32, lanes));
         }
