@@ -212,6 +212,7 @@ fn shell(folder: &Path, command: &str) -> Result<(bool, String, PathBuf), String
     process
         .args(["-c", &script])
         .current_dir(folder)
+        .env_remove("CARGO_TARGET_DIR")
         .env("PATH", format!("{}:{path}", tools.display()))
         .env("SOURCES", root())
         .env("EDITOR", "true")
