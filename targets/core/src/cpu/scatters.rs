@@ -3,7 +3,7 @@
 use te::schedule::{Axis, Refused, Stage};
 
 use super::Rules;
-use crate::stages::points;
+use crate::stages::points_of;
 
 impl Rules<'_> {
     /// The loops of a scatter. What is there before is written like any map. Of the updates, those that
@@ -20,13 +20,13 @@ impl Rules<'_> {
         let mut spatial: Vec<Axis> =
             axes.into_iter().filter(|axis| !self.schedule.is_reduction(*axis)).collect();
         let Some(&last) = spatial.last() else { return Ok(()) };
+        let elements = points_of(self.schedule, &spatial);
         let (extent, position) = (self.schedule.extent(last), spatial.len() - 1);
         if let Some(lanes) = self.contiguous_lanes(&[root], position, extent, self.bits(root)) {
             let (vectors, vector) = self.schedule.split(last, lanes)?;
             self.schedule.vectorize(vector)?;
             spatial[position] = vectors;
         }
-        let elements: i64 = self.spatial(root).iter().product();
         self.parallelize(&spatial, elements);
         Ok(())
     }
@@ -37,7 +37,8 @@ impl Rules<'_> {
         let is_update = |axis: &Axis| schedule.is_reduction(*axis);
         let (mut apart, ordered): (Vec<Axis>, Vec<Axis>) =
             axes.iter().copied().filter(is_update).partition(|axis| schedule.changes_apart(*axis));
-        let work = points(schedule, root) - self.spatial(root).iter().product::<i64>();
+        let updates: Vec<Axis> = apart.iter().chain(&ordered).copied().collect();
+        let work = points_of(self.schedule, &updates);
         let mut vector = None;
         if let Some(&last) = apart.last().filter(|last| Some(*last) == axes.last()) {
             let extent = self.schedule.extent(last);
