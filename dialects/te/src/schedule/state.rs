@@ -222,10 +222,9 @@ impl Schedule {
         let end = self.body.last_op(block).and_then(|end| self.body.view::<Yield>(end));
         let place = end.map(|end| end.values).unwrap_or_default();
         let place = &place[..place.len().saturating_sub(1)]; // The value is last.
-        let first = state.roots.len() - args.len();
         let is_index = |root: Axis| {
-            let number = state.roots[first..].iter().position(|other| *other == root);
-            number.is_some_and(|number| place.contains(&args[number]))
+            let updates = state.roots.iter().filter(|axis| self.is_reduction(**axis));
+            updates.zip(args).any(|(axis, index)| *axis == root && place.contains(index))
         };
         let mut pending = vec![axis];
         while let Some(axis) = pending.pop() {
