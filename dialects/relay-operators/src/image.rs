@@ -221,10 +221,13 @@ impl Resize<'_> {
             axes.iter().zip(size).map(|(axis, wanted)| (data.shape[*axis], *wanted)).collect();
         let mut stages = Vec::new();
         for (extents, region) in extents.iter().zip(&regions) {
-            stages.push(stage_taps(cx, &[extents.1], real, |e, x| {
-                let place = self.define_place(e, x[0], *extents, *region);
-                self.define_taps(e, place, extents.0)
-            }));
+            stages.push(match self.repeats(*extents) {
+                Some(_) => None,
+                None => Some(stage_taps(cx, &[extents.1], real, |e, x| {
+                    let place = self.define_place(e, x[0], *extents, *region);
+                    self.define_taps(e, place, extents.0)
+                })),
+            });
         }
         cx.compute(|e, i| {
             let (mut taps, mut inside) = (Vec::new(), None);
@@ -237,7 +240,13 @@ impl Resize<'_> {
                     let here = e.and(after, before);
                     inside = Some(inside.map_or(here, |inside| e.and(inside, here)));
                 }
-                taps.push(taps_at(e, &stages[number], &[i[axis]]));
+                taps.push(match (&stages[number], self.repeats(extents)) {
+                    (Some(stage), _) => taps_at(e, stage, &[i[axis]]),
+                    (None, times) => {
+                        let times = e.index(times.unwrap_or(1));
+                        vec![(e.floor_div(i[axis], times), None)]
+                    }
+                });
             }
             let value = resampled(e, real, &taps, |e, places| {
                 let mut at = i.to_vec();
@@ -261,6 +270,29 @@ impl Resize<'_> {
                 None => value,
             }
         })
+    }
+
+    /// How often each pixel of the source stands in the result along an axis, one after the other, where
+    /// that is all there is to it: the extent is a multiple, and no pixel lies near the middle of two. Such
+    /// a place is a quotient, of which vectors are loaded as one.
+    fn repeats(&self, (extent, wanted): (i64, i64)) -> Option<i64> {
+        // With more, pixels come as near to the next one as the slack of rounding down.
+        const MOST: i64 = 1024;
+        if self.sampling.method != Method::Nearest || extent < 1 || wanted % extent != 0 {
+            return None;
+        }
+        use Rounding::{Floor, Round, RoundPreferCeil, RoundPreferFloor, Usual};
+        let rounding = self.sampling.rounding_method;
+        let is_quotient = match self.sampling.coordinate_transformation_mode {
+            Transformation::Asymmetric | Transformation::TfHalfPixelForNn => {
+                matches!(rounding, Floor | Usual)
+            }
+            Transformation::HalfPixel | Transformation::PytorchHalfPixel => {
+                matches!(rounding, Round | RoundPreferFloor | RoundPreferCeil)
+            }
+            Transformation::AlignCorners | Transformation::TfCropAndResize => false,
+        };
+        (is_quotient && (1..=MOST).contains(&(wanted / extent))).then_some(wanted / extent)
     }
 
     /// Where the pixel `x` of the result stands on the source, in `float64`.
