@@ -1,17 +1,17 @@
 //! Files of values: the folders of data with which ONNX models are tested.
 //!
 //! Such a folder has a file for each input of a model, `input_0.pb` and so on in the order of the
-//! graph, and one for each output, `output_0.pb`. A file holds a tensor, a sequence of tensors, or an
-//! optional one of both; which of them, only the model says.
+//! graph, and one for each output, `output_0.pb`. A file holds a tensor, a sequence of tensors, an
+//! optional one of both, or a sequence of maps; which of them, only the model says.
 
 use std::path::Path;
 
 use bytes::Bytes;
-use ir_core::{Diagnostic, Diagnostics, TensorData, files};
+use ir_core::{DType, Diagnostic, Diagnostics, TensorData, files};
 use relay::interpreter::Value;
 
 use crate::file;
-use crate::proto::{Graph, Model, Tensor, ValueInfo, ValueType};
+use crate::proto::{AttributeValue, Graph, Model, Tensor, ValueInfo, ValueType};
 use crate::tensors::{Files, number_of, packed};
 use crate::wire::{Reader, WireError, Writer};
 
@@ -42,7 +42,7 @@ impl Side {
 
 /// The values of the inputs or outputs of the model `model` that have a file in `folder`, by the names
 /// that the model gives them. A sequence is a tuple; an optional value is what it holds, or the empty
-/// tuple.
+/// tuple; a sequence of maps has a row for each, in the order of the keys that the model names.
 ///
 /// # Errors
 /// Diagnostics where the bytes are no model, or a file cannot be read or holds something else.
@@ -61,7 +61,11 @@ pub fn read_values(
             continue;
         }
         let bytes = file::map(&path).map_err(|error| fault(&path, &crate::plain(&error)))?;
-        let value = read_value(&bytes, &info.ty).map_err(|message| fault(&path, &message))?;
+        let value = match info.ty {
+            ValueType::Maps => Keys::of(graph, info.name).and_then(|keys| keys.read(&bytes)),
+            _ => read_value(&bytes, &info.ty),
+        };
+        let value = value.map_err(|message| fault(&path, &message))?;
         values.push((info.name.to_string(), value));
     }
     Ok(values)
@@ -81,7 +85,10 @@ pub fn write_outputs(model: &[u8], folder: &Path, values: &[Value]) -> Result<()
     }
     for (index, (info, value)) in graph.outputs.iter().zip(values).enumerate() {
         let path = folder.join(Side::Outputs.file(index));
-        let bytes = write_value(info.name, &info.ty, value);
+        let bytes = match info.ty {
+            ValueType::Maps => Keys::of(graph, info.name).and_then(|keys| keys.write(value)),
+            _ => write_value(info.name, &info.ty, value),
+        };
         let bytes = bytes.map_err(|message| fault(&path, &message))?;
         files::write(&path, bytes).map_err(|error| fault(&path, &crate::plain(&error)))?;
     }
@@ -170,6 +177,109 @@ fn write_value(name: &str, ty: &ValueType<'_>, value: &Value) -> Result<Vec<u8>,
         }
         (_, Value::Tensor(tensor)) => write_tensor(name, tensor),
         (_, other) => Err(format!("expected a tensor, found {}", other.describe())),
+    }
+}
+
+/// The keys of a sequence of maps, one for each column.
+enum Keys<'g, 'a> {
+    Ints(&'g [i64]),
+    Texts(&'g [&'a [u8]]),
+}
+
+/// Numbers of fields of maps, and of sequences of them.
+const INT_KEYS: u64 = 3;
+const TEXT_KEYS: u64 = 4;
+const VALUES: u64 = 5;
+const MAPS: u64 = 6;
+
+impl<'g, 'a> Keys<'g, 'a> {
+    /// Those of the value `name` of `graph`. The error is a message.
+    fn of(graph: &'g Graph<'a>, name: &str) -> Result<Keys<'g, 'a>, String> {
+        let node = graph.nodes.iter().find(|node| node.outputs.contains(&name));
+        let node = node.filter(|node| node.operator() == "ai.onnx.ml.ZipMap");
+        let mut attributes = node.into_iter().flat_map(|node| &node.attributes);
+        let keys = attributes.find_map(|attribute| match (attribute.name, &attribute.value) {
+            ("classlabels_int64s", AttributeValue::Ints(keys)) => Some(Keys::Ints(keys)),
+            ("classlabels_strings", AttributeValue::Strings(keys)) => Some(Keys::Texts(keys)),
+            _ => None,
+        });
+        keys.ok_or_else(|| format!("expected that `ZipMap` gives `{name}`, with its keys"))
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Keys::Ints(keys) => keys.len(),
+            Keys::Texts(keys) => keys.len(),
+        }
+    }
+
+    /// The maps in `bytes`, a row for each. The error is a message.
+    fn read(&self, bytes: &Bytes) -> Result<Value, String> {
+        let wire = |error: WireError| error.to_string();
+        let (mut rows, mut elements) = (0, Vec::new());
+        let mut reader = Reader::new(bytes, 0..bytes.len());
+        while let Some(field) = reader.field().map_err(wire)? {
+            if field.number != MAPS {
+                continue;
+            }
+            let (mut ints, mut texts, mut values) = (Vec::new(), Vec::new(), Vec::new());
+            let mut map = Reader::new(bytes, field.range().map_err(wire)?);
+            while let Some(field) = map.field().map_err(wire)? {
+                match field.number {
+                    INT_KEYS => field.ints(bytes, &mut ints).map_err(wire)?,
+                    TEXT_KEYS => texts.push(&bytes[field.range().map_err(wire)?]),
+                    VALUES => {
+                        let of_map = tensors(bytes, field.range().map_err(wire)?).map_err(wire)?;
+                        values.extend(load_all(bytes, &of_map)?);
+                    }
+                    _ => {}
+                }
+            }
+            for column in 0..self.len() {
+                let place = match self {
+                    Keys::Ints(keys) => ints.iter().position(|key| *key == keys[column]),
+                    Keys::Texts(keys) => texts.iter().position(|key| *key == keys[column]),
+                };
+                let value = place.and_then(|place| values.get(place));
+                let number = value.filter(|value| value.len() == 1);
+                let number = number.ok_or("expected a number for each key that the model names")?;
+                elements.push(number.to_f64()[0]);
+            }
+            rows += 1;
+        }
+        let shape = [rows, self.len() as i64];
+        let tensor = TensorData::from_f64(DType::FLOAT32, &shape, &elements);
+        tensor.map(Value::Tensor).map_err(|error| error.to_string())
+    }
+
+    /// The bytes of a file with a map for each row of `value`. The error is a message.
+    fn write(&self, value: &Value) -> Result<Vec<u8>, String> {
+        let rows = value.as_tensor().filter(|tensor| {
+            matches!(tensor.shape(), [_, columns] if usize::try_from(*columns) == Ok(self.len()))
+        });
+        let Some(rows) = rows else {
+            let expected = self.len();
+            return Err(format!("expected rows of {expected} numbers, found {}", value.describe()));
+        };
+        let (elements, kind) = (rows.to_f64(), 4);
+        let mut message = Writer::default().int(KIND, kind);
+        for row in elements.chunks(self.len().max(1)) {
+            let mut map = Writer::default();
+            map = match self {
+                Keys::Ints(keys) => keys.iter().fold(map.int(2, 7), |map, k| map.int(INT_KEYS, *k)),
+                Keys::Texts(keys) => {
+                    keys.iter().fold(map.int(2, 8), |map, key| map.bytes(TEXT_KEYS, key))
+                }
+            };
+            let mut values = Writer::default().int(KIND, 1);
+            for number in row {
+                let number = TensorData::from_f64(rows.dtype(), &[], &[*number]);
+                let number = number.map_err(|error| error.to_string())?;
+                values = values.bytes(TENSOR, &write_tensor("", &number)?);
+            }
+            message = message.bytes(MAPS, &map.bytes(VALUES, &values.finish()).finish());
+        }
+        Ok(message.finish())
     }
 }
 

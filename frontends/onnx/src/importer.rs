@@ -17,7 +17,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::node::Cx;
 use crate::operators::{self, Convert};
-use crate::proto::{Graph, Node, SparseTensor, Tensor};
+use crate::proto::{
+    Attribute, AttributeValue, Function, FunctionKey, Graph, Node, SparseTensor, Tensor,
+};
 use crate::tensors::Files;
 use crate::wire::WireError;
 use crate::{Import, Options, Weights};
@@ -112,6 +114,29 @@ enum Applied {
     Inserted(ValueId),
 }
 
+/// What a node gives the function of the model that it applies, beside the values of its inputs.
+#[derive(Default)]
+struct Call<'a> {
+    attributes: Vec<Attribute<'a>>,
+    /// Inputs that the node leaves out.
+    absent: FxHashSet<&'a str>,
+}
+
+impl<'a> Call<'a> {
+    /// `node` with the attributes that the function was given, where it refers to them.
+    fn resolved(&self, node: &Node<'a>) -> Node<'a> {
+        let given = |attribute: &Attribute<'a>| match attribute.value {
+            AttributeValue::Reference(name) => {
+                let given = self.attributes.iter().find(|given| given.name == name)?;
+                Some(Attribute { name: attribute.name, ..given.clone() })
+            }
+            _ => Some(attribute.clone()),
+        };
+        let attributes = node.attributes.iter().filter_map(given).collect();
+        Node { attributes, ..node.clone() }
+    }
+}
+
 type Reported<T> = Result<T, Diagnostics>;
 
 /// A model while it is imported.
@@ -127,6 +152,12 @@ pub(crate) struct Importer<'a> {
     loc: Loc,
     /// Values by name, those of the innermost graph last.
     scopes: Vec<FxHashMap<&'a str, Value>>,
+    /// How many graphs are around the innermost one, those that apply a function included.
+    depth: usize,
+    /// The functions of the model.
+    functions: FxHashMap<FunctionKey<'a>, Rc<Function<'a>>>,
+    /// What the function that is being computed was given.
+    call: Option<Call<'a>>,
     /// What is known about vectors of extents.
     elements: FxHashMap<ValueId, Vec<Element>>,
     /// The operations of constants, so that each block has one of a kind.
@@ -148,7 +179,7 @@ impl<'a> Importer<'a> {
         registry: &'a Registry,
         model: &'a Bytes,
         files: Files<'a>,
-        opset: i64,
+        (opset, functions): (i64, impl Iterator<Item = Function<'a>>),
         options: &'a Options,
     ) -> Importer<'a> {
         let body = Body::new();
@@ -163,6 +194,9 @@ impl<'a> Importer<'a> {
             block,
             loc: Loc::UNKNOWN,
             scopes: vec![FxHashMap::default()],
+            depth: 0,
+            functions: functions.map(|function| (function.key(), Rc::new(function))).collect(),
+            call: None,
             elements: FxHashMap::default(),
             constants: FxHashMap::default(),
             failed: FxHashSet::default(),
@@ -317,21 +351,24 @@ impl<'a> Importer<'a> {
     }
 
     fn node(&mut self, node: &Node<'a>) -> Result<(), Fault> {
-        let Some(operator) = operators::find(node) else {
-            return Err(Fault::Message("there is no such operator".to_string()));
-        };
-        let input = |name: &&str| match name.is_empty() {
+        let call = self.call.as_ref();
+        let is_absent = |name: &str| call.is_some_and(|call| call.absent.contains(name));
+        let input = |name: &&str| match name.is_empty() || is_absent(name) {
             true => Ok(None),
             false if self.failed.contains(name) => Err(Fault::Reported(Diagnostics::new())),
             false => Ok(Some(self.lookup(name)?)),
         };
         let inputs = node.inputs.iter().map(input).collect::<Result<Vec<_>, Fault>>()?;
-        let mut cx = Cx::new(self, node, inputs);
-        let results = match operator.convert {
-            Convert::One(convert) => vec![convert(&mut cx)?],
-            Convert::Many(convert) => convert(&mut cx)?,
+        let refers =
+            |attribute: &Attribute<'_>| matches!(attribute.value, AttributeValue::Reference(_));
+        let node = match call.filter(|_| node.attributes.iter().any(refers)) {
+            Some(call) => &call.resolved(node),
+            None => node,
         };
-        cx.check_operands()?;
+        let results = match self.functions.get(&node.function()).cloned() {
+            Some(function) => self.apply_function(&function, node, inputs)?,
+            None => self.convert(node, inputs)?,
+        };
         for (index, name) in node.outputs.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
             match results.get(index) {
                 Some(value) => self.define(name, value.clone())?,
@@ -342,6 +379,57 @@ impl<'a> Importer<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The results of an operator that can be imported.
+    fn convert(
+        &mut self,
+        node: &Node<'a>,
+        inputs: Vec<Option<Value>>,
+    ) -> Result<Vec<Value>, Fault> {
+        let Some(operator) = operators::find(node) else {
+            return Err(Fault::Message("there is no such operator".to_string()));
+        };
+        let mut cx = Cx::new(self, node, inputs);
+        let results = match operator.convert {
+            Convert::One(convert) => vec![convert(&mut cx)?],
+            Convert::Many(convert) => convert(&mut cx)?,
+        };
+        cx.check_operands()?;
+        Ok(results)
+    }
+
+    /// The results of a function of the model, computed here. It sees no name of what is around it.
+    fn apply_function(
+        &mut self,
+        function: &Function<'a>,
+        node: &Node<'a>,
+        inputs: Vec<Option<Value>>,
+    ) -> Result<Vec<Value>, Fault> {
+        let (expected, found) = (function.graph.inputs.len(), inputs.len());
+        if found > expected {
+            return Err(format!("expected at most {expected} operands, found {found}").into());
+        }
+        let mut call = Call { attributes: node.attributes.clone(), ..Call::default() };
+        let is_given = |name: &str| node.attributes.iter().any(|given| given.name == name);
+        let defaults = function.defaults.iter().filter(|default| !is_given(default.name));
+        call.attributes.extend(defaults.cloned());
+        let mut given = FxHashMap::default();
+        let inputs = inputs.into_iter().chain(std::iter::repeat(None));
+        for (input, value) in function.graph.inputs.iter().zip(inputs) {
+            match value {
+                Some(value) => _ = given.insert(input.name, value),
+                None => _ = call.absent.insert(input.name),
+            }
+        }
+        let scopes = std::mem::take(&mut self.scopes);
+        let failed = std::mem::take(&mut self.failed);
+        let call = self.call.replace(call);
+        let opset = self.opset;
+        self.opset = crate::opset(&function.opsets).unwrap_or(opset);
+        let results = self.inline_with(&function.graph, given);
+        (self.scopes, self.failed, self.call, self.opset) = (scopes, failed, call, opset);
+        results
     }
 
     fn outputs(&mut self, graph: &Graph<'a>) -> Reported<Vec<Value>> {
@@ -361,7 +449,17 @@ impl<'a> Importer<'a> {
         graph: &Graph<'a>,
         arguments: &[Value],
     ) -> Result<Vec<Value>, Fault> {
-        if self.scopes.len() > MAX_DEPTH {
+        let inputs = graph.inputs.iter().map(|input| input.name);
+        self.inline_with(graph, inputs.zip(arguments.iter().cloned()).collect())
+    }
+
+    /// As [`inline`](Importer::inline), where `given` are the values of the inputs by name.
+    fn inline_with(
+        &mut self,
+        graph: &Graph<'a>,
+        given: FxHashMap<&'a str, Value>,
+    ) -> Result<Vec<Value>, Fault> {
+        if self.depth >= MAX_DEPTH {
             return Err(format!("expected graphs nested at most {MAX_DEPTH} deep").into());
         }
         self.inner_nodes += graph.nodes.len() + 1;
@@ -370,12 +468,13 @@ impl<'a> Importer<'a> {
                 format!("expected at most {MAX_INNER_NODES} nodes in all iterations").into()
             );
         }
-        let inputs = graph.inputs.iter().map(|input| input.name);
-        self.scopes.push(inputs.zip(arguments.iter().cloned()).collect());
+        self.scopes.push(given);
+        self.depth += 1;
         let results = self.initializers(graph).and_then(|()| {
             self.nodes(graph)?;
             self.outputs(graph)
         });
+        self.depth -= 1;
         self.scopes.pop();
         Ok(results?)
     }

@@ -36,7 +36,7 @@ use std::path::Path;
 use bytes::Bytes;
 use indexmap::IndexMap;
 use ir_core::{Diagnostic, Diagnostics, Module, Registry, TensorData};
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 pub use codes::CODES;
 pub use data::{Side, read_values, write_outputs};
@@ -158,7 +158,7 @@ pub fn import_bytes(
     let Some(graph) = &model.graph else {
         return Err(no_graph().into());
     };
-    let opset = opset(&model);
+    let opset = opset(&model.opsets).unwrap_or(1);
     if !OPSETS.contains(&opset) {
         let (least, greatest) = OPSETS.into_inner();
         let message =
@@ -166,12 +166,12 @@ pub fn import_bytes(
         let help = "export the model again with another opset version";
         return Err(Diagnostic::error("E0807", message).help(help).into());
     }
-    if let Some(diagnostic) = unsupported(bytes, graph).map_err(|error| damaged(&error))? {
+    if let Some(diagnostic) = unsupported(bytes, &model, graph).map_err(|error| damaged(&error))? {
         return Err(diagnostic.into());
     }
     let files = Files::new(bytes, path);
-    let importer = Importer::new(registry, bytes, files, opset, options);
-    importer.run(graph)
+    let language = (opset, model.functions.iter().cloned());
+    Importer::new(registry, bytes, files, language, options).run(graph)
 }
 
 /// How to set the extents `names` of a model on the command line; `None` where there are none.
@@ -185,10 +185,10 @@ pub fn dim_help<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<String> 
     (!options.is_empty()).then(help)
 }
 
-/// The version of the default operator set.
-fn opset(model: &Model<'_>) -> i64 {
+/// The version of the default operator set among `opsets`.
+fn opset(opsets: &[(&str, i64)]) -> Option<i64> {
     let default = |(domain, _): &&(&str, i64)| matches!(*domain, "" | "ai.onnx");
-    model.opsets.iter().find(default).map_or(1, |(_, version)| *version)
+    opsets.iter().find(default).map(|(_, version)| *version)
 }
 
 fn no_graph() -> Diagnostic {
@@ -200,20 +200,29 @@ fn damaged(error: &WireError) -> Diagnostic {
     Diagnostic::error("E0801", format!("expected an ONNX model: {error}"))
 }
 
-/// How often each operator occurs in a graph and those inside it, and the first node of each.
+/// How often each operator occurs in the graph of a model, those inside it and the functions that it
+/// applies, and the first node of each.
 fn histogram<'a>(
     file: &'a [u8],
+    model: &Model<'a>,
     graph: &Graph<'a>,
 ) -> Result<IndexMap<String, Occurrences<'a>>, WireError> {
     let mut counts: IndexMap<String, Occurrences<'a>> = IndexMap::new();
+    let functions = model.functions.iter().map(|function| (function.key(), function));
+    let mut functions: FxHashMap<_, _> = functions.collect();
+    let known: FxHashSet<_> = functions.keys().copied().collect();
     let mut pending = vec![(graph.clone(), 0)];
     while let Some((graph, depth)) = pending.pop() {
         for node in &graph.nodes {
+            // Each function once, however often it is applied.
+            if let Some(function) = functions.remove(&node.function()) {
+                pending.push((function.graph.clone(), 0));
+            }
             let entry = counts.entry(node.operator()).or_insert_with(|| Occurrences {
                 count: 0,
                 first: node.title(),
                 offset: node.offset,
-                is_supported: operators::find(node).is_some(),
+                is_supported: known.contains(&node.function()) || operators::find(node).is_some(),
             });
             entry.count += 1;
             for attribute in &node.attributes {
@@ -237,8 +246,12 @@ struct Occurrences<'a> {
 }
 
 /// The diagnostic of all operators that cannot be imported.
-fn unsupported(file: &[u8], graph: &Graph<'_>) -> Result<Option<Diagnostic>, WireError> {
-    let mut missing: Vec<(String, Occurrences<'_>)> = histogram(file, graph)?
+fn unsupported<'a>(
+    file: &'a [u8],
+    model: &Model<'a>,
+    graph: &Graph<'a>,
+) -> Result<Option<Diagnostic>, WireError> {
+    let mut missing: Vec<(String, Occurrences<'_>)> = histogram(file, model, graph)?
         .into_iter()
         .filter(|(_, occurrences)| !occurrences.is_supported)
         .collect();
@@ -258,7 +271,9 @@ fn unsupported(file: &[u8], graph: &Graph<'_>) -> Result<Option<Diagnostic>, Wir
     }
     let help = match (nodes, operators::near(only)) {
         (1, Some(help)) => help,
-        _ => "add them to the table of `frontends/onnx/src/operators.rs`".to_string(),
+        _ => "write them with other operators, as functions of the model, or leave them out; the page on \
+              importing ONNX lists all that can be imported"
+            .to_string(),
     };
     Ok(Some(diagnostic.help(help)))
 }

@@ -200,6 +200,7 @@ impl<'c, 'a> Cx<'c, 'a> {
             AttributeValue::Ints(_) => "integers",
             AttributeValue::Strings(_) => "strings",
             AttributeValue::Sparse(_) => "a sparse tensor",
+            AttributeValue::Reference(_) => "an attribute of a function, outside of functions",
             AttributeValue::Other(found) => found,
         };
         let (name, offset) = (attribute.name, attribute.offset);

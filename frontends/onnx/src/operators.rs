@@ -27,6 +27,7 @@ mod resize;
 mod sequence;
 mod shape;
 mod signal;
+mod support_vectors;
 mod training;
 mod trees;
 mod vision;
@@ -100,6 +101,7 @@ pub const FAMILIES: &[Family] = &[
     Family { title: "Extensions of ONNX Runtime", operators: microsoft::OPERATORS },
     Family { title: "Classical learning", operators: learned::OPERATORS },
     Family { title: "Decision trees", operators: trees::OPERATORS },
+    Family { title: "Support vector machines", operators: support_vectors::OPERATORS },
     Family { title: "Sequences and optional values", operators: sequence::OPERATORS },
 ];
 

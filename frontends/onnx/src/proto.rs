@@ -21,8 +21,25 @@ pub(crate) struct Model<'a> {
     pub opsets: Vec<(&'a str, i64)>,
     /// The graph.
     pub graph: Option<Graph<'a>>,
-    /// Names of the functions that the model declares, `domain.name`.
-    pub functions: Vec<String>,
+    /// The functions that the model declares.
+    pub functions: Vec<Function<'a>>,
+}
+
+/// An operator that the model itself says how to compute.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Function<'a> {
+    /// Name, as that of an operator.
+    pub name: &'a str,
+    /// Operator set; the default one is empty.
+    pub domain: &'a str,
+    /// Which of several functions of that name it is; mostly empty.
+    pub overload: &'a str,
+    /// Its nodes; inputs and outputs have names alone.
+    pub graph: Graph<'a>,
+    /// Attributes that a node may leave out.
+    pub defaults: Vec<Attribute<'a>>,
+    /// The operator sets in use, where they are not those of the model.
+    pub opsets: Vec<(&'a str, i64)>,
 }
 
 /// Nodes in the order of their computation, and what they start from.
@@ -53,6 +70,8 @@ pub(crate) struct Node<'a> {
     pub op_type: &'a str,
     /// Operator set; the default one is empty.
     pub domain: &'a str,
+    /// Which of several functions of the model it applies; mostly empty.
+    pub overload: &'a str,
     /// Names of the operands; an empty one is left out.
     pub inputs: Vec<&'a str>,
     /// Names of the results; an empty one is not wanted.
@@ -96,8 +115,9 @@ pub(crate) enum AttributeValue<'a> {
     Strings(Vec<&'a [u8]>),
     /// A sparse tensor.
     Sparse(SparseTensor<'a>),
-    /// A reference to an attribute of the enclosing function, or something else without a meaning
-    /// here: what it is.
+    /// The attribute of this name that the enclosing function was given.
+    Reference(&'a str),
+    /// Something without a meaning here: what it is.
     Other(&'static str),
 }
 
@@ -157,6 +177,8 @@ pub(crate) enum ValueType<'a> {
     Tensor(i64, Option<Vec<Extent<'a>>>),
     /// Any number of tensors of this element type.
     Sequence(i64),
+    /// Any number of maps from one key each to a number.
+    Maps,
     /// A value of this type, or none.
     Optional(Box<ValueType<'a>>),
     /// Something that is no tensor: what it is.
@@ -223,36 +245,67 @@ impl<'a> Model<'a> {
                 2 => model.producer_name = field.text(file)?,
                 3 => model.producer_version = field.text(file)?,
                 7 => model.graph = Some(Graph::read(file, field.range()?)?),
-                8 => {
-                    let mut opset = ("", 0);
-                    fields(file, field.range()?, |field| {
-                        match field.number {
-                            1 => opset.0 = field.text(file)?,
-                            2 => opset.1 = field.int()?,
-                            _ => {}
-                        }
-                        Ok(())
-                    })?;
-                    model.opsets.push(opset);
-                }
-                25 => {
-                    let (mut name, mut domain) = ("", "");
-                    fields(file, field.range()?, |field| {
-                        match field.number {
-                            1 => name = field.text(file)?,
-                            10 => domain = field.text(file)?,
-                            _ => {}
-                        }
-                        Ok(())
-                    })?;
-                    model.functions.push(format!("{domain}.{name}"));
-                }
+                8 => model.opsets.push(opset(file, field.range()?)?),
+                25 => model.functions.push(Function::read(file, field)?),
                 _ => {}
             }
             Ok(())
         })?;
         Ok(model)
     }
+}
+
+/// The domain and the version of the operator set at `range`.
+fn opset(file: &[u8], range: Range<usize>) -> Outcome<(&str, i64)> {
+    let mut opset = ("", 0);
+    fields(file, range, |field| {
+        match field.number {
+            1 => opset.0 = field.text(file)?,
+            2 => opset.1 = field.int()?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(opset)
+}
+
+impl<'a> Function<'a> {
+    fn read(file: &'a [u8], field: &Field) -> Outcome<Function<'a>> {
+        let mut function = Function::default();
+        let named = |field: &Field| -> Outcome<ValueInfo<'a>> {
+            let (name, offset) = (field.text(file)?, field.offset);
+            Ok(ValueInfo { offset, name, ty: ValueType::Unknown })
+        };
+        fields(file, field.range()?, |field| {
+            let graph = &mut function.graph;
+            match field.number {
+                1 => function.name = field.text(file)?,
+                4 => graph.inputs.push(named(field)?),
+                5 => graph.outputs.push(named(field)?),
+                7 => graph.nodes.push(Node::read(file, field)?),
+                9 => function.opsets.push(opset(file, field.range()?)?),
+                10 => function.domain = field.text(file)?,
+                11 => function.defaults.push(Attribute::read(file, field)?),
+                13 => function.overload = field.text(file)?,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(function)
+    }
+
+    /// What a node says that applies it.
+    pub(crate) fn key(&self) -> FunctionKey<'a> {
+        (of_default(self.domain), self.name, self.overload)
+    }
+}
+
+/// Which function a node may apply: operator set, name, and which of that name.
+pub(crate) type FunctionKey<'a> = (&'a str, &'a str, &'a str);
+
+/// The operator set `domain`, where the default one has one name.
+fn of_default(domain: &str) -> &str {
+    if domain == "ai.onnx" { "" } else { domain }
 }
 
 impl<'a> Graph<'a> {
@@ -289,6 +342,7 @@ impl<'a> Node<'a> {
                 4 => node.op_type = field.text(file)?,
                 5 => node.attributes.push(Attribute::read(file, field)?),
                 7 => node.domain = field.text(file)?,
+                8 => node.overload = field.text(file)?,
                 _ => {}
             }
             Ok(())
@@ -300,6 +354,11 @@ impl<'a> Node<'a> {
     pub(crate) fn title(&self) -> &'a str {
         let mut names = [self.name].into_iter().chain(self.outputs.iter().copied());
         names.find(|name| !name.is_empty()).unwrap_or("")
+    }
+
+    /// The function of the model that it applies, where there is such a one.
+    pub(crate) fn function(&self) -> FunctionKey<'a> {
+        (of_default(self.domain), self.op_type, self.overload)
     }
 
     /// The operator with its operator set where that is not the default one.
@@ -316,7 +375,7 @@ impl<'a> Attribute<'a> {
         use AttributeValue as Value;
         let mut attribute = Attribute { offset: field.offset, ..Attribute::default() };
         // An empty list is absent, so that only the kind tells it.
-        let (mut kind, mut reference) = (0, false);
+        let (mut kind, mut reference) = (0, "");
         let (mut float, mut int, mut string) = (None, None, None);
         let (mut tensor, mut graph, mut sparse, mut other) = (None, None, None, None);
         let (mut floats, mut ints, mut strings) = (Vec::new(), Vec::new(), Vec::new());
@@ -335,7 +394,7 @@ impl<'a> Attribute<'a> {
                 11 => other = Some("a list of graphs"),
                 14 | 15 => other = Some("a type"),
                 20 => kind = field.int()?,
-                21 => reference = !field.text(file)?.is_empty(),
+                21 => reference = field.text(file)?,
                 22 => sparse = Some(SparseTensor::read(file, field)?),
                 23 => other = Some("a list of sparse tensors"),
                 _ => {}
@@ -343,7 +402,7 @@ impl<'a> Attribute<'a> {
             Ok(())
         })?;
         attribute.value = match kind {
-            _ if reference => Value::Other("an attribute of the enclosing function"),
+            _ if !reference.is_empty() => Value::Reference(reference),
             1 => Value::Float(float.unwrap_or(0.0)),
             2 => Value::Int(int.unwrap_or(0)),
             3 => Value::String(string.unwrap_or_default()),
@@ -465,12 +524,7 @@ impl<'a> ValueType<'a> {
                     let (element, shape) = tensor_type(file, field.range()?)?;
                     ty = ValueType::Tensor(element, shape);
                 }
-                4 => {
-                    ty = match sequence_type(file, field.range()?)? {
-                        Some((element, _)) => ValueType::Sequence(element),
-                        None => ValueType::Other("a sequence of other values than tensors"),
-                    }
-                }
+                4 => ty = sequence_type(file, field.range()?)?,
                 5 => ty = ValueType::Other("a map"),
                 7 => ty = ValueType::Other("an opaque value"),
                 8 => ty = ValueType::Other("a sparse tensor"),
@@ -505,21 +559,23 @@ fn tensor_type<'a>(file: &'a [u8], range: Range<usize>) -> Outcome<TensorInfo<'a
     Ok((element, shape))
 }
 
-/// The tensors of the sequence type at `range`, where it is one of tensors.
-fn sequence_type<'a>(file: &'a [u8], range: Range<usize>) -> Outcome<Option<TensorInfo<'a>>> {
-    let mut of = None;
+/// The sequence type at `range`.
+fn sequence_type<'a>(file: &'a [u8], range: Range<usize>) -> Outcome<ValueType<'a>> {
+    let mut ty = ValueType::Other("a sequence of other values than tensors and maps");
     fields(file, range, |field| {
         if field.number == 1 {
             fields(file, field.range()?, |field| {
-                if field.number == 1 {
-                    of = Some(tensor_type(file, field.range()?)?);
+                match field.number {
+                    1 => ty = ValueType::Sequence(tensor_type(file, field.range()?)?.0),
+                    5 => ty = ValueType::Maps,
+                    _ => {}
                 }
                 Ok(())
             })?;
         }
         Ok(())
     })?;
-    Ok(of)
+    Ok(ty)
 }
 
 fn read_shape<'a>(file: &'a [u8], range: Range<usize>) -> Outcome<Vec<Extent<'a>>> {

@@ -64,7 +64,7 @@ pub struct SummaryOperator {
 pub fn summarize(file: &[u8]) -> Result<Summary, Diagnostics> {
     let model = Model::read(file).map_err(|error| damaged(&error))?;
     let Some(graph) = &model.graph else { return Err(no_graph().into()) };
-    let operators = histogram(file, graph).map_err(|error| damaged(&error))?;
+    let operators = histogram(file, &model, graph).map_err(|error| damaged(&error))?;
     let mut operators: Vec<SummaryOperator> = operators
         .into_iter()
         .map(|(name, found)| {
@@ -125,6 +125,7 @@ fn described(name: &str, ty: &ValueType<'_>, is_input: bool) -> String {
         ValueType::Unknown => "?".to_string(),
         ValueType::Other(what) => what.to_string(),
         ValueType::Sequence(element) => format!("sequence of {}[…]", dtype(*element)),
+        ValueType::Maps => "sequence of maps".to_string(),
         // One level down: what is optional is a tensor or a sequence.
         ValueType::Optional(of) => format!("optional {}", described(name, of, is_input)),
         ValueType::Tensor(element, None) => format!("{}[…]", dtype(*element)),

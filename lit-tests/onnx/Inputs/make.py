@@ -164,16 +164,41 @@ def sequence():
 sequence()
 
 
-def with_data(name, nodes, inputs, outputs, constants=()):
+def maps(name, key_type):
+    """A value that is a sequence of maps from such keys to floats."""
+    map_type = onnx.TypeProto.Map(key_type=key_type, value_type=h.make_tensor_type_proto(T.FLOAT, []))
+    return h.make_value_info(name, h.make_sequence_type_proto(onnx.TypeProto(map_type=map_type)))
+
+
+def as_proto(value, name):
+    """A value as ONNX's own files have it."""
+    if not isinstance(value, list):
+        return nh.from_array(np.asarray(value), name)
+    found = onnx.SequenceProto(elem_type=onnx.SequenceProto.MAP)
+    for entries in value:
+        numbers = [nh.from_array(np.float32(number)) for number in entries.values()]
+        entry = found.map_values.add(
+            key_type=T.STRING if isinstance(next(iter(entries)), str) else T.INT64,
+            values=onnx.SequenceProto(elem_type=onnx.SequenceProto.TENSOR, tensor_values=numbers))
+        if entry.key_type == T.STRING:
+            entry.string_keys.extend(key.encode() for key in entries)
+        else:
+            entry.keys.extend(entries)
+    return found
+
+
+def with_data(name, nodes, inputs, outputs, constants=(), functions=()):
     """Saves a model, inputs for it, and what onnxruntime gives for them, in ONNX's own files."""
     import onnxruntime
 
     types = [h.make_tensor_value_info(n, h.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in inputs]
-    results = [h.make_empty_tensor_value_info(n) for n in outputs]
+    results = [h.make_empty_tensor_value_info(n) if isinstance(n, str) else n for n in outputs]
+    outputs = [result.name for result in results]
     constants = [nh.from_array(np.asarray(value), n) for n, value in constants]
     graph = h.make_graph(nodes, name, types, results, constants)
     sets = [h.make_opsetid("", 17), h.make_opsetid("com.microsoft", 1), h.make_opsetid("ai.onnx.ml", 3)]
-    model = h.make_model(graph, opset_imports=sets, producer_name="make.py")
+    sets += [h.make_opsetid("local", 1)] if functions else []
+    model = h.make_model(graph, opset_imports=sets, producer_name="make.py", functions=functions)
     model.ir_version = 8
     onnx.save(model, f"{name}.onnx")
     options = onnxruntime.SessionOptions()
@@ -184,7 +209,7 @@ def with_data(name, nodes, inputs, outputs, constants=()):
     for kind, arrays in [("input", inputs), ("output", zip(outputs, found))]:
         for index, (label, array) in enumerate(arrays):
             with open(f"{name}/{kind}_{index}.pb", "wb") as file:
-                file.write(nh.from_array(np.asarray(array), label).SerializeToString())
+                file.write(as_proto(array, label).SerializeToString())
 
 
 def extension(op, inputs, outputs, **attributes):
@@ -241,3 +266,71 @@ with_data("learned",
            learned("OneHotEncoder", ["label"], ["hot"], cats_int64s=[9, 7])],
           [("x", features)],
           ["line", "label", "scores", "tree", "class", "votes", "encoded", "hot"])
+
+# Support vector machines: three classes with probabilities, two without, and numbers; and maps.
+three = dict(
+    classlabels_ints=[4, 6, 9], vectors_per_class=[2, 2, 1], kernel_type="RBF", kernel_params=[0.5, 0.0, 3.0],
+    support_vectors=numbers(15).tolist(), coefficients=[0.75, 0.5, -0.75, -0.5, -0.25, 1.0, 0.25, 0.5, 0.75, -1.25],
+    rho=[0.1, -0.2, 0.05], prob_a=[-1.5, -2.0, -1.0], prob_b=[0.1, 0.0, -0.2])
+two = dict(
+    classlabels_ints=[0, 1], vectors_per_class=[1, 2], kernel_type="SIGMOID", kernel_params=[0.5, 0.25, 3.0],
+    support_vectors=numbers(9).tolist(), coefficients=[1.0, -0.5, -0.5], rho=[0.1])
+line = dict(kernel_type="LINEAR", kernel_params=[0.0, 0.0, 0.0])
+with_data("support-vectors",
+          [learned("SVMClassifier", ["x"], ["label", "probabilities"], **three),
+           learned("ZipMap", ["probabilities"], ["by_label"], classlabels_int64s=[4, 6, 9]),
+           learned("ZipMap", ["probabilities"], ["by_name"], classlabels_strings=["rose", "iris", "lily"]),
+           learned("SVMClassifier", ["x"], ["side", "margin"], post_transform="LOGISTIC", **two),
+           learned("SVMClassifier", ["x"], ["flat", "flats"], classlabels_ints=[5, 6, 7], rho=[0.25],
+                   coefficients=numbers(9).tolist(), **line),
+           learned("SVMRegressor", ["x"], ["number"], kernel_type="POLY", kernel_params=[0.5, 1.0, 2.0], n_supports=3,
+                   support_vectors=numbers(9).tolist(), coefficients=[1.0, -2.0, 0.5], rho=[0.25]),
+           learned("SVMRegressor", ["x"], ["inside"], one_class=1, coefficients=[1.0, -2.0, 0.5], rho=[0.25],
+                   **line)],
+          [("x", numbers(6, 3) * 2 + 0.1)],
+          ["label", "probabilities", maps("by_label", T.INT64), maps("by_name", T.STRING), "side", "margin", "flat",
+           "flats", "number", "inside"])
+
+# A recurrent layer in both directions whose weights are integers.
+integers = np.arange(2 * 4 * 8).reshape(2, 4, 8) * 7 % 256
+with_data("quantized-lstm",
+          [extension("DynamicQuantizeLSTM",
+                     ["x", "w", "r", "b", "", "", "", "", "ws", "wz", "rs", "rz"], ["y", "h", "c"],
+                     hidden_size=2, direction="bidirectional")],
+          [("x", numbers(3, 1, 4))], ["y", "h", "c"],
+          [("w", integers.astype(np.uint8)), ("r", integers[:, :2].astype(np.uint8)), ("b", numbers(2, 16)),
+           ("ws", np.array([0.01, 0.02], np.float32)), ("wz", np.array([128, 100], np.uint8)),
+           ("rs", np.array([0.02, 0.01], np.float32)), ("rz", np.array([90, 128], np.uint8))])
+
+
+def function(name, inputs, outputs, nodes, attributes=(), defaults=()):
+    sets = [h.make_opsetid("", 17), h.make_opsetid("local", 1)]
+    return h.make_function("local", name, inputs, outputs, nodes, sets, attributes=attributes,
+                           attribute_protos=defaults)
+
+
+def referring(op, inputs, outputs, **references):
+    made = node(op, inputs, outputs)
+    for name, (kind, of) in references.items():
+        made.attribute.add(name=name, type=kind, ref_attr_name=of)
+    return made
+
+
+# Functions of the model: with attributes, left out or not, names that occur outside as well, functions in
+# functions, and in branches.
+A = onnx.AttributeProto
+leaky = function("Leaky", ["x"], ["y"], [referring("LeakyRelu", ["x"], ["y"], alpha=(A.FLOAT, "slope"))],
+                 defaults=[h.make_attribute("slope", 0.5)])
+last = function("Last", ["x"], ["y"], [referring("LogSoftmax", ["x"], ["t"], axis=(A.INT, "along")),
+                                       node("Leaky", ["t"], ["y"], domain="local", slope=0.125)], ["along"])
+bounded = function("Bounded", ["x", "most"], ["y"], [node("Clip", ["x", "", "most"], ["y"])])
+then = h.make_graph([node("Leaky", ["x"], ["f"], domain="local")], "then", [], [h.make_empty_tensor_value_info("f")])
+other = h.make_graph([node("Neg", ["x"], ["e"])], "else", [], [h.make_empty_tensor_value_info("e")])
+with_data("functions",
+          [node("Leaky", ["x"], ["t"], domain="local"), node("Leaky", ["x"], ["y"], domain="local", slope=2.0),
+           node("Last", ["t"], ["first"], domain="local", along=0), node("Last", ["t"], ["last"], domain="local"),
+           node("Bounded", ["x", "one"], ["low"], domain="local"), node("Bounded", ["x"], ["same"], domain="local"),
+           node("ReduceSum", ["x"], ["sum"], keepdims=0), node("Less", ["sum", "zero"], ["is_low"]),
+           node("If", ["is_low"], ["branch"], then_branch=then, else_branch=other)],
+          [("x", numbers(2, 3))], ["t", "y", "first", "last", "low", "same", "branch"],
+          [("one", np.float32(0.25)), ("zero", np.float32(0))], [leaky, last, bounded])

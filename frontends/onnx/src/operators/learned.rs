@@ -118,6 +118,25 @@ pub(super) const OPERATORS: &[Operator] = &[
         }
         Ok(data)
     }),
+    one(
+        "ai.onnx.ml.ZipMap",
+        "its operand: a map for each row is that row, its keys being those of the columns",
+        |cx| {
+            let data = matrix(cx)?;
+            let keys = match (cx.ints("classlabels_int64s")?, cx.texts("classlabels_strings")?) {
+                (Some(keys), _) => keys.len(),
+                (None, Some(keys)) => keys.len(),
+                (None, None) => return Err("expected keys".into()),
+            };
+            match cx.ty(&data)?.shape[1].known() {
+                Some(columns) if usize::try_from(columns) != Ok(keys) => {
+                    Err(format!("expected a column for each of {keys} keys, found {columns}")
+                        .into())
+                }
+                _ => Ok(data),
+            }
+        },
+    ),
 ];
 
 /// What becomes of scores.

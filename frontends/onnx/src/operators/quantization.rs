@@ -30,11 +30,10 @@ pub(super) const OPERATORS: &[Operator] = &[
             convolve(cx, &data, &weight)
         },
     ),
-    many(
-        "DynamicQuantizeLinear",
-        "`min`, `max`, `divide`, `round_even`, `clip`, `cast`",
-        dynamic_quantize,
-    ),
+    many("DynamicQuantizeLinear", "`min`, `max`, `divide`, `round_even`, `clip`, `cast`", |cx| {
+        let data = cx.input(0)?;
+        Ok(dynamically_quantized(cx, &data)?.into())
+    }),
     one("MatMulInteger", "`cast` to `int32`, `subtract`, `nn.matmul`", |cx| {
         let (a, b) = (without_zero(cx, 0, 2, 1)?, without_zero(cx, 1, 3, 0)?);
         matmul(cx, &a, &b)
@@ -139,10 +138,12 @@ fn saturated(cx: &mut Cx<'_, '_>, data: &Value, dtype: DType) -> Result<Value, F
 }
 
 /// `data` by 8 bits, with the scale and the zero point that its least and greatest elements, and 0, ask for.
-fn dynamic_quantize(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
-    let data = cx.input(0)?;
+pub(super) fn dynamically_quantized(
+    cx: &mut Cx<'_, '_>,
+    data: &Value,
+) -> Result<[Value; 3], Fault> {
     let bound = |cx: &mut Cx<'_, '_>, reduce: &str, combine: &str| {
-        let found = cx.op(reduce, &[&data])?;
+        let found = cx.op(reduce, &[data])?;
         cx.with_scalar(combine, &found, 0.0)
     };
     let (least, greatest) = (bound(cx, "min", "minimum")?, bound(cx, "max", "maximum")?);
@@ -155,10 +156,10 @@ fn dynamic_quantize(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
     let zero = cx.op("negative", &[&zero])?;
     let zero = cx.op_with("clip", &[&zero], attr("a_min", 0.0).with("a_max", &255.0))?;
     let zero = round_to_even(cx, &zero)?;
-    let scaled = cx.op("divide", &[&data, &scale])?;
+    let scaled = cx.op("divide", &[data, &scale])?;
     let rounded = round_to_even(cx, &scaled)?;
     let moved = cx.op("add", &[&rounded, &zero])?;
-    Ok(vec![saturated(cx, &moved, DType::UINT8)?, scale, cx.cast(&zero, DType::UINT8)?])
+    Ok([saturated(cx, &moved, DType::UINT8)?, scale, cx.cast(&zero, DType::UINT8)?])
 }
 
 /// The numbers that `data`, of integers, stands for, with one scale and zero point.

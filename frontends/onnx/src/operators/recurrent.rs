@@ -4,24 +4,44 @@
 //! the state. With lengths, the sequences of the other direction are turned around within their
 //! length, and a step after the end of a sequence changes nothing.
 
-use ir_core::Dim;
+use ir_core::{DType, Dim};
 
 use super::activation::{exponential, hard_sigmoid, softplus, softsign, thresholded_relu};
+use super::quantization::dynamically_quantized;
 use super::{Operator, many};
 use crate::importer::{Fault, Value};
 use crate::node::{Cx, attr};
 
 pub(super) const OPERATORS: &[Operator] = &[
     many("GRU", "`nn.dense` and gates, one step after the other; a known number of steps", |cx| {
-        network(cx, &Cell { gates: 3, defaults: &["Sigmoid", "Tanh"], step: gru })
+        network(
+            cx,
+            &Cell { gates: 3, defaults: &["Sigmoid", "Tanh"], step: gru, is_quantized: false },
+        )
     }),
     many("LSTM", "`nn.dense` and gates, one step after the other; a known number of steps", |cx| {
-        network(cx, &Cell { gates: 4, defaults: &["Sigmoid", "Tanh", "Tanh"], step: lstm })
+        network(
+            cx,
+            &Cell {
+                gates: 4,
+                defaults: &["Sigmoid", "Tanh", "Tanh"],
+                step: lstm,
+                is_quantized: false,
+            },
+        )
     }),
     many(
         "RNN",
         "`nn.dense` and activations, one step after the other; a known number of steps",
-        |cx| network(cx, &Cell { gates: 1, defaults: &["Tanh"], step: rnn }),
+        |cx| network(cx, &Cell { gates: 1, defaults: &["Tanh"], step: rnn, is_quantized: false }),
+    ),
+    many(
+        "com.microsoft.DynamicQuantizeLSTM",
+        "as `LSTM`, where all that weights multiply is quantized as by `DynamicQuantizeLinear`",
+        |cx| {
+            let defaults = &["Sigmoid", "Tanh", "Tanh"];
+            network(cx, &Cell { gates: 4, defaults, step: lstm, is_quantized: true })
+        },
     ),
 ];
 
@@ -36,6 +56,52 @@ struct Cell {
     defaults: &'static [&'static str],
     /// From the products of the inputs and the state before to the state after.
     step: fn(&mut Cx<'_, '_>, &Direction, &Value, &State) -> Result<State, Fault>,
+    /// Whether the weights are integers of 8 bits.
+    is_quantized: bool,
+}
+
+/// What multiplies rows.
+struct Weight {
+    /// (results, inputs): of floats, or `int32` without the zero point.
+    values: Value,
+    /// That of the integers, one for each result or for all.
+    scale: Option<Value>,
+}
+
+impl Weight {
+    /// `rows`, (rows, inputs), by it: (rows, results).
+    fn product(&self, cx: &mut Cx<'_, '_>, rows: &Value) -> Result<Value, Fault> {
+        let Some(scale) = &self.scale else { return cx.op("nn.dense", &[rows, &self.values]) };
+        let [rows, of_rows, zero] = dynamically_quantized(cx, rows)?;
+        let (rows, zero) = (cx.cast(&rows, DType::INT32)?, cx.cast(&zero, DType::INT32)?);
+        let rows = cx.op("subtract", &[&rows, &zero])?;
+        let product = cx.op("nn.dense", &[&rows, &self.values])?;
+        let product = cx.cast(&product, DType::FLOAT32)?;
+        let scale = cx.op("multiply", &[&of_rows, scale])?;
+        cx.op("multiply", &[&product, &scale])
+    }
+}
+
+/// The weights of each direction: operand `index`, and of integers the operands of scales and zero points.
+fn weights(
+    cx: &mut Cx<'_, '_>,
+    (index, quantization): (usize, Option<[usize; 2]>),
+    count: usize,
+) -> Result<Vec<Weight>, Fault> {
+    let values = cx.input(index)?;
+    let parts = part(cx, &values, count)?;
+    let Some([scale, zero]) = quantization else {
+        return Ok(parts.into_iter().map(|values| Weight { values, scale: None }).collect());
+    };
+    let (scales, zeros) = (cx.input(scale)?, cx.input(zero)?);
+    let (scales, zeros) = (part(cx, &scales, count)?, part(cx, &zeros, count)?);
+    let mut found = Vec::new();
+    for ((values, scale), zero) in parts.iter().zip(scales).zip(zeros) {
+        let (values, zero) = (cx.cast(values, DType::INT32)?, cx.cast(&zero, DType::INT32)?);
+        let values = cx.op("subtract", &[&values, &zero])?;
+        found.push(Weight { values: cx.transpose(&values, &[1, 0])?, scale: Some(scale) });
+    }
+    Ok(found)
 }
 
 /// What a step hands to the next: the output, and for LSTM the cell.
@@ -48,7 +114,7 @@ struct State {
 /// The parameters of one direction.
 struct Direction {
     /// (gates · hidden, hidden).
-    recurrence: Value,
+    recurrence: Weight,
     /// The same by gate, (hidden, hidden) each, for a GRU that resets before the product.
     by_gate: Option<Vec<Value>>,
     /// The bias of the recurrence where it is kept apart: (hidden), that of the last gate of GRU.
@@ -159,8 +225,8 @@ struct Inputs {
     lengths: Option<Value>,
     /// By direction: whether it goes from the last step to the first.
     directions: Vec<bool>,
-    weights: Vec<Value>,
-    recurrences: Vec<Value>,
+    weights: Vec<Weight>,
+    recurrences: Vec<Weight>,
     biases: Option<Vec<Value>>,
     peepholes: Option<Vec<Value>>,
     /// The state before the first step, and of LSTM the cell: each zero where it is not given.
@@ -188,7 +254,7 @@ fn network(cx: &mut Cx<'_, '_>, cell: &Cell) -> Result<Vec<Value>, Fault> {
 }
 
 fn inputs(cx: &mut Cx<'_, '_>, cell: &Cell, batch_first: bool) -> Result<Inputs, Fault> {
-    let (mut data, weights, recurrences) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
+    let mut data = cx.input(0)?;
     if batch_first {
         data = cx.transpose(&data, &[1, 0, 2])?;
     }
@@ -206,7 +272,10 @@ fn inputs(cx: &mut Cx<'_, '_>, cell: &Cell, batch_first: bool) -> Result<Inputs,
         other => return Err(format!("expected a known direction, found `{other}`").into()),
     };
     let count = directions.len();
-    let Some(&Dim::Known(hidden)) = cx.ty(&recurrences)?.shape.last() else {
+    let quantized = |operands| cell.is_quantized.then_some(operands);
+    let weights = weights(cx, (1, quantized([8, 9])), count)?;
+    let recurrences = self::weights(cx, (2, quantized([10, 11])), count)?;
+    let Some(&Dim::Known(hidden)) = cx.ty(&recurrences[0].values)?.shape.last() else {
         return Err("expected a known size of the state".into());
     };
     if !(1..=MAX_STEPS).contains(&steps) {
@@ -214,8 +283,6 @@ fn inputs(cx: &mut Cx<'_, '_>, cell: &Cell, batch_first: bool) -> Result<Inputs,
     }
     let is_lstm = cell.gates == 4;
     let lengths = lengths(cx, steps)?;
-    let weights = part(cx, &weights, count)?;
-    let recurrences = part(cx, &recurrences, count)?;
     let biases = cx.optional(3).map(|value| part(cx, &value, count)).transpose()?;
     let peepholes = cx.optional(7).filter(|_| is_lstm);
     let peepholes = peepholes.map(|value| part(cx, &value, count)).transpose()?;
@@ -269,11 +336,15 @@ fn direction(
     let bias = biases.map(|all| halves(cx, &all[index], cell.gates, reset_after)).transpose()?;
     let (bias, last_bias) = bias.map_or((None, None), |(bias, last)| (Some(bias), last));
     let peepholes = inputs.peepholes.as_ref();
+    let recurrence = &inputs.recurrences[index];
     let direction = Direction {
         peepholes: peepholes.map(|all| cx.split(&all[index], 3, 0)).transpose()?,
-        recurrence: cx.shared(&inputs.recurrences[index]),
+        recurrence: Weight {
+            values: cx.shared(&recurrence.values),
+            scale: recurrence.scale.clone(),
+        },
         by_gate: match cell.gates == 3 && !reset_after {
-            true => Some(cx.split(&inputs.recurrences[index], 3, 0)?),
+            true => Some(cx.split(&recurrence.values, 3, 0)?),
             false => None,
         },
         last_bias,
@@ -383,15 +454,15 @@ fn halves(
 fn products(
     cx: &mut Cx<'_, '_>,
     data: &Value,
-    weight: &Value,
+    weight: &Weight,
     bias: Option<Value>,
     steps: i64,
 ) -> Result<Vec<Value>, Fault> {
-    let Some(Dim::Known(inputs)) = cx.ty(weight)?.shape.last().copied() else {
+    let Some(Dim::Known(inputs)) = cx.ty(&weight.values)?.shape.last().copied() else {
         return Err("expected a known size of the input".into());
     };
     let rows = cx.reshape(data, &[-1, inputs])?;
-    let mut product = cx.op("nn.dense", &[&rows, weight])?;
+    let mut product = weight.product(cx, &rows)?;
     if let Some(bias) = bias {
         product = cx.op_with("nn.bias_add", &[&product, &bias], attr("axis", 1i64))?;
     }
@@ -462,7 +533,7 @@ fn rnn(
     product: &Value,
     state: &State,
 ) -> Result<State, Fault> {
-    let recurrence = cx.op("nn.dense", &[&state.hidden, &own.recurrence])?;
+    let recurrence = own.recurrence.product(cx, &state.hidden)?;
     let sum = cx.op("add", &[product, &recurrence])?;
     Ok(State { hidden: own.activate(cx, 0, &sum)?, cell: None })
 }
@@ -475,7 +546,7 @@ fn lstm(
     state: &State,
 ) -> Result<State, Fault> {
     let Some(cell) = &state.cell else { return Err("an LSTM has a cell".into()) };
-    let recurrence = cx.op("nn.dense", &[&state.hidden, &own.recurrence])?;
+    let recurrence = own.recurrence.product(cx, &state.hidden)?;
     let sum = cx.op("add", &[product, &recurrence])?;
     let gates = cx.split(&sum, 4, 1)?;
     let input = own.peep(cx, &gates[0], cell, 0)?;
@@ -517,7 +588,7 @@ fn gru(
             ([update, cx.op("nn.dense", &[hidden, reset])?], candidate.clone())
         }
         _ => {
-            let recurrence = cx.op("nn.dense", &[hidden, &own.recurrence])?;
+            let recurrence = own.recurrence.product(cx, hidden)?;
             let parts = cx.split(&recurrence, 3, 1)?;
             let candidate = match &own.last_bias {
                 Some(bias) => cx.op_with("nn.bias_add", &[&parts[2], bias], attr("axis", 1i64))?,
