@@ -245,25 +245,44 @@ fn define_stft(cx: &mut DefineCx<'_>) -> Defined {
     let (data, window) = (cx.tensor(0)?, cx.tensor(1)?);
     let (shape, dtype) = cx.result()?;
     let batch = shape.len() - 3;
+    let frequencies = shape[batch];
     let roots = define_roots(cx, piece);
-    let name = cx.stage_of("sum");
-    let sum = cx.builder.reduce(&name, &shape, &[piece], Combiner::Sum, |e, i, r| {
-        let (turns, all) = (e.mul(i[batch], r[0]), e.index(piece));
+    // The product of two matrices: rows of pieces, and columns of cosines, then of sines.
+    let name = cx.stage_of("basis");
+    let basis = cx.builder.compute(&name, &[piece, 2 * frequencies], |e, i| {
+        let (count, all) = (e.index(frequencies), e.index(piece));
+        let frequency = e.floor_mod(i[1], count);
+        let turns = e.mul(frequency, i[0]);
         let turns = e.floor_mod(turns, all);
         let [cos, sin] = [0, 1].map(|which| e.load(&roots[which], &[turns]));
-        let zero = e.index(0);
-        let real = e.eq(i[batch + 2], zero);
-        let root = e.select(real, cos, sin);
+        let real = e.lt(i[1], count);
+        e.select(real, cos, sin)
+    });
+    let mut rows: Vec<i64> = shape[..batch].to_vec();
+    rows.extend([shape[batch + 1], piece]);
+    let name = cx.stage_of("pieces");
+    let pieces = cx.builder.compute(&name, &rows, |e, i| {
         let mut at = i[..batch].to_vec();
-        let start = strided(e, i[batch + 1], 0, hop);
-        at.push(e.add(start, r[0]));
-        let (x, factor) = (e.load(&data, &at), e.load(&window, &[r[0]]));
+        let start = strided(e, i[batch], 0, hop);
+        at.push(e.add(start, i[batch + 1]));
+        let (x, factor) = (e.load(&data, &at), e.load(&window, &[i[batch + 1]]));
         let (x, factor) = (e.cast(x, DType::FLOAT64), e.cast(factor, DType::FLOAT64));
-        let weighted = e.mul(x, factor);
-        e.mul(weighted, root)
+        e.mul(x, factor)
+    });
+    rows[batch + 1] = 2 * frequencies;
+    let name = cx.stage_of("sum");
+    let sum = cx.builder.reduce(&name, &rows, &[piece], Combiner::Sum, |e, i, r| {
+        let mut at = i[..=batch].to_vec();
+        at.push(r[0]);
+        let (x, root) = (e.load(&pieces, &at), e.load(&basis, &[r[0], i[batch + 1]]));
+        e.mul(x, root)
     });
     cx.compute(|e, i| {
-        let sum = e.load(&sum, i);
+        let count = e.index(frequencies);
+        let column = e.mul(i[batch + 2], count);
+        let mut at = i[..batch].to_vec();
+        at.extend([i[batch + 1], e.add(column, i[batch])]);
+        let sum = e.load(&sum, &at);
         let scale = if op.normalized { (n_fft as f64).sqrt() } else { 1.0 };
         let scale = e.number(DType::FLOAT64, scale);
         let value = e.div(sum, scale);
