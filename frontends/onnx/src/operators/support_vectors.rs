@@ -9,7 +9,7 @@ use super::learned::{Transform, label, matrix};
 use super::linear::matmul;
 use super::{Operator, many, one};
 use crate::importer::{Fault, Value};
-use crate::node::{Cx, attr};
+use crate::node::{Cx, attr, few};
 
 pub(super) const OPERATORS: &[Operator] = &[
     many(
@@ -148,7 +148,6 @@ impl Machine {
     fn pairs(&self, cx: &mut Cx<'_, '_>, of_classes: &[usize]) -> Result<Value, Fault> {
         let vectors: usize = of_classes.iter().sum();
         let others = of_classes.len() - 1;
-        rows(self.coefficients.len(), others as i64, "coefficients")?;
         if self.coefficients.len() != others * vectors {
             let (expected, found) = (others * vectors, self.coefficients.len());
             return Err(format!("expected {expected} coefficients, found {found}").into());
@@ -158,6 +157,7 @@ impl Machine {
             let (expected, found) = (pairs.len(), self.rho.len());
             return Err(format!("expected {expected} numbers in `rho`, found {found}").into());
         }
+        few("numbers for pairs and vectors", &[pairs.len() as i64, vectors as i64])?;
         let starts: Vec<usize> = of_classes
             .iter()
             .scan(0, |next, count| {
@@ -200,8 +200,8 @@ fn pairs(classes: usize) -> Vec<(usize, usize)> {
     (0..classes).flat_map(|first| (first + 1..classes).map(move |second| (first, second))).collect()
 }
 
-/// More pairs have no model.
-const MOST_PAIRS: i64 = 1 << 16;
+/// More pairs have no model; the votes of so many are a constant of some three million numbers.
+const MOST_PAIRS: i64 = 1 << 14;
 
 fn classify(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
     let Some(labels) = cx.ints("classlabels_ints")?.filter(|labels| !labels.is_empty()) else {
