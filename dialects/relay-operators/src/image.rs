@@ -5,7 +5,9 @@ pub mod grid_sample;
 use ir_core::{
     AttrGroup, DType, Dim, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId,
 };
-use relay::define::{Define, DefineCx, Defined, Operand, Tap, resampled, stage_taps, taps_at};
+use relay::define::{
+    Define, DefineCx, Defined, Operand, Tap, TapStages, resampled, stage_taps, taps_at,
+};
 use relay::interpreter::{EvalError, Evaluate, Value};
 
 use te::compute::Expression;
@@ -141,6 +143,14 @@ impl Sampling {
     }
 }
 
+/// Where the pixels of the result stand on the source along an axis.
+enum Places {
+    /// By stages, one element for each pixel.
+    Table(TapStages),
+    /// Each pixel of the source so often, one after the other.
+    Quotient(i64),
+}
+
 impl Resize<'_> {
     /// `data` resized to `size` on the spatial axes. Weights are computed in `f64`; integers round
     /// to nearest. The nearest pixels stay as they are.
@@ -222,8 +232,8 @@ impl Resize<'_> {
         let mut stages = Vec::new();
         for (extents, region) in extents.iter().zip(&regions) {
             stages.push(match self.repeats(*extents) {
-                Some(_) => None,
-                None => Some(stage_taps(cx, &[extents.1], real, |e, x| {
+                Some(times) => Places::Quotient(times),
+                None => Places::Table(stage_taps(cx, &[extents.1], real, |e, x| {
                     let place = self.define_place(e, x[0], *extents, *region);
                     self.define_taps(e, place, extents.0)
                 })),
@@ -240,10 +250,10 @@ impl Resize<'_> {
                     let here = e.and(after, before);
                     inside = Some(inside.map_or(here, |inside| e.and(inside, here)));
                 }
-                taps.push(match (&stages[number], self.repeats(extents)) {
-                    (Some(stage), _) => taps_at(e, stage, &[i[axis]]),
-                    (None, times) => {
-                        let times = e.index(times.unwrap_or(1));
+                taps.push(match &stages[number] {
+                    Places::Table(stage) => taps_at(e, stage, &[i[axis]]),
+                    Places::Quotient(times) => {
+                        let times = e.index(*times);
                         vec![(e.floor_div(i[axis], times), None)]
                     }
                 });
