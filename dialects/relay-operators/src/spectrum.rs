@@ -5,7 +5,7 @@ use std::f64::consts::TAU;
 use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, Type, ValueId, Work};
 use relay::define::{Define, DefineCx, Defined, Operand, strided};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use te::compute::{Combiner, Tensor};
+use te::compute::{Combiner, Expression, Tensor};
 use te::scalar::ScalarOp;
 
 use super::elements;
@@ -19,18 +19,188 @@ fn roots(n: usize) -> Vec<(f64, f64)> {
     (0..n).map(|turns| (angle(turns).cos(), angle(turns).sin())).collect()
 }
 
-/// Stages with the cosines and sines of [`roots`].
-fn define_roots(cx: &mut DefineCx<'_>, n: i64) -> [Tensor; 2] {
-    [("cos", ScalarOp::Cos), ("sin", ScalarOp::Sin)].map(|(part, function)| {
-        let name = cx.stage_of(part);
-        cx.builder.compute(&name, &[n], |e, i| {
-            let turns = e.cast(i[0], DType::FLOAT64);
-            let turn = e.number(DType::FLOAT64, -TAU);
-            let (angle, all) = (e.mul(turn, turns), e.number(DType::FLOAT64, n as f64));
-            let angle = e.div(angle, all);
-            e.scalar(function, &[angle])
+/// The direction of a transform: what element `j` is multiplied by for frequency `k`.
+#[derive(Clone, Copy)]
+enum Turn {
+    /// `exp(-2πi * j * k / n)`.
+    Back,
+    /// `exp(2πi * j * k / n)`.
+    Forth,
+}
+
+/// Transforms of rows of `n` elements, by the definition as a sum or, where `n` is a product, by two
+/// smaller ones (Cooley and Tukey 1965): each of them is a product of two matrices.
+struct Transform {
+    /// Extents of the axes before the last.
+    rows: Vec<i64>,
+    n: i64,
+    turn: Turn,
+    /// How many of the lowest frequencies are asked for, at most `n`.
+    frequencies: i64,
+}
+
+/// The two parts of [`Transform`]'s results in one tensor.
+struct Transformed {
+    parts: Tensor,
+    /// The smaller factor of `n`.
+    outer: i64,
+    /// How many columns of `parts` belong to one of the two parts.
+    columns: i64,
+}
+
+impl Transformed {
+    /// Part `part` (0 is the real one) at a frequency of the row at `row`.
+    fn load(
+        &self,
+        e: &mut Expression<'_>,
+        row: &[ValueId],
+        frequency: ValueId,
+        part: i64,
+    ) -> ValueId {
+        let outer = e.index(self.outer);
+        let (minor, major) = (e.floor_mod(frequency, outer), e.floor_div(frequency, outer));
+        let column = e.add_index(major, part * self.columns);
+        let at: Vec<ValueId> = row.iter().copied().chain([minor, column]).collect();
+        e.load(&self.parts, &at)
+    }
+}
+
+impl Transform {
+    /// The larger factor of `n`, which is 1 or more, in the product of two that differ least.
+    fn inner(&self) -> i64 {
+        let root = self.n.isqrt();
+        (1..=root)
+            .rev()
+            .find(|factor| self.n % factor == 0)
+            .map_or(self.n, |factor| self.n / factor)
+    }
+
+    /// Stages that transform `parts`: the real part, and the imaginary one where it is not 0, of
+    /// shape `(rows…, n)` and in double precision.
+    ///
+    /// With `n = outer * inner`, element `j1 * inner + j2` and frequency `k1 + outer * k2`, the sum
+    /// over `j1` depends on `k1` and `j2` alone, and the sum over `j2` of these, each turned by
+    /// `k1 * j2 / n`, is the result.
+    fn define(&self, cx: &mut DefineCx<'_>, parts: &[Tensor]) -> Transformed {
+        let (inner, before) = (self.inner(), self.rows.len());
+        let outer = self.n / inner;
+        let columns = (self.frequencies - 1) / outer + 1;
+        let roots = self.roots(cx);
+        let sums = (outer > 1).then(|| {
+            let name = cx.stage_of("outer");
+            let shape = self.shape(&[inner, parts.len() as i64 * outer]);
+            let elements = cx.builder.compute(&name, &shape, |e, i| {
+                let (row, j2, column) = (&i[..before], i[before], i[before + 1]);
+                load_part(e, column, outer, parts, |e, part, j1| {
+                    let j = e.mul_index(j1, inner);
+                    let j = e.add(j, j2);
+                    e.load(part, &[row, &[j]].concat())
+                })
+            });
+            self.product(cx, &elements, &roots, [outer, outer, inner])
+        });
+        let name = cx.stage_of("inner");
+        let count = if sums.is_some() { 2 } else { parts.len() as i64 };
+        let shape = self.shape(&[outer, count * inner]);
+        let elements = cx.builder.compute(&name, &shape, |e, i| {
+            let (row, k1, column) = (&i[..before], i[before], i[before + 1]);
+            let Some(sums) = &sums else {
+                return load_part(e, column, inner, parts, |e, part, j| {
+                    e.load(part, &[row, &[j]].concat())
+                });
+            };
+            let width = e.index(inner);
+            let j2 = e.floor_mod(column, width);
+            let turns = e.mul(k1, j2);
+            let [cos, sin] = [0, 1].map(|which| e.load(&roots[which], &[turns]));
+            let imaginary = e.add_index(k1, outer);
+            let [re, im] = [k1, imaginary].map(|at| e.load(sums, &[row, &[j2, at]].concat()));
+            // (re + i·im) · (cos + i·sin)
+            let [re_cos, im_sin] = [e.mul(re, cos), e.mul(im, sin)];
+            let [re_sin, im_cos] = [e.mul(re, sin), e.mul(im, cos)];
+            let (real, imaginary) = (e.sub(re_cos, im_sin), e.add(re_sin, im_cos));
+            let is_real = e.lt(column, width);
+            e.select(is_real, real, imaginary)
+        });
+        let parts = self.product(cx, &elements, &roots, [inner, columns, outer]);
+        Transformed { parts, outer, columns }
+    }
+
+    fn shape(&self, more: &[i64]) -> Vec<i64> {
+        self.rows.iter().chain(more).copied().collect()
+    }
+
+    /// Stages with cosines and sines of all turns below `n`.
+    fn roots(&self, cx: &mut DefineCx<'_>) -> [Tensor; 2] {
+        let turn = if matches!(self.turn, Turn::Back) { -TAU } else { TAU };
+        [("cos", ScalarOp::Cos), ("sin", ScalarOp::Sin)].map(|(part, function)| {
+            let name = cx.stage_of(part);
+            cx.builder.compute(&name, &[self.n], |e, i| {
+                let turns = e.cast(i[0], DType::FLOAT64);
+                let turn = e.number(DType::FLOAT64, turn);
+                let (angle, all) = (e.mul(turn, turns), e.number(DType::FLOAT64, self.n as f64));
+                let angle = e.div(angle, all);
+                e.scalar(function, &[angle])
+            })
         })
-    })
+    }
+
+    /// Transforms of length `length` of the last axis of `elements`, which has the real parts and
+    /// then, where it is twice as long, the imaginary ones: `frequencies` real parts of the result,
+    /// then as many imaginary ones. `n` is `length * step`.
+    fn product(
+        &self,
+        cx: &mut DefineCx<'_>,
+        elements: &Tensor,
+        roots: &[Tensor; 2],
+        [length, frequencies, step]: [i64; 3],
+    ) -> Tensor {
+        let last = elements.shape.len() - 1;
+        let depth = elements.shape[last];
+        let name = cx.stage_of(&format!("basis{length}"));
+        let basis = cx.builder.compute(&name, &[depth, 2 * frequencies], |e, i| {
+            let (width, all) = (e.index(frequencies), e.index(length));
+            let (to, k) = (e.floor_div(i[1], width), e.floor_mod(i[1], width));
+            let (from, j) = (e.floor_div(i[0], all), e.floor_mod(i[0], all));
+            let turns = e.mul(j, k);
+            let turns = e.floor_mod(turns, all);
+            let turns = e.mul_index(turns, step);
+            let [cos, sin] = [0, 1].map(|which| e.load(&roots[which], &[turns]));
+            // (re + i·im) · (cos + i·sin): each part by the cosine, the other part by the sine.
+            let (same, real) = (e.eq(from, to), e.lt(to, from));
+            let negative = e.scalar(ScalarOp::Neg, &[sin]);
+            let other = e.select(real, negative, sin);
+            e.select(same, cos, other)
+        });
+        let mut shape = elements.shape.to_vec();
+        shape[last] = 2 * frequencies;
+        let name = cx.stage_of(&format!("sum{length}"));
+        cx.builder.reduce(&name, &shape, &[depth], Combiner::Sum, |e, i, r| {
+            let mut at = i[..last].to_vec();
+            at.push(r[0]);
+            let (x, root) = (e.load(elements, &at), e.load(&basis, &[r[0], i[last]]));
+            e.mul(x, root)
+        })
+    }
+}
+
+/// What `load` gives for the one of `parts`, each of `length` columns, and the place in it that `column`
+/// stands for.
+fn load_part(
+    e: &mut Expression<'_>,
+    column: ValueId,
+    length: i64,
+    parts: &[Tensor],
+    mut load: impl FnMut(&mut Expression<'_>, &Tensor, ValueId) -> ValueId,
+) -> ValueId {
+    let [real, imaginary] = parts else {
+        return load(e, &parts[0], column);
+    };
+    let width = e.index(length);
+    let place = e.floor_mod(column, width);
+    let is_real = e.lt(column, width);
+    let (real, imaginary) = (load(e, real, place), load(e, imaginary, place));
+    e.select(is_real, real, imaginary)
 }
 
 /// The discrete Fourier transform along the last axis:
@@ -97,38 +267,30 @@ fn evaluate_dft(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     Ok(Value::tuple([part(re, &re_out)?, part(im, &im_out)?]))
 }
 
-/// The sums as they are written; a fast transform would be another schedule of factors.
 fn define_dft(cx: &mut DefineCx<'_>) -> Defined {
     let op = cx.fields::<Dft<Operand>>()?;
     let parts = [cx.tensor(0)?, cx.tensor(1)?];
     let shape = parts[0].shape.clone();
     let last = shape.len() - 1;
     let n = shape[last];
-    let roots = define_roots(cx, n);
+    if n == 0 {
+        return Ok(parts.to_vec());
+    }
+    let turn = if op.inverse { Turn::Forth } else { Turn::Back };
+    let transform = Transform { rows: shape[..last].to_vec(), n, turn, frequencies: n };
+    let wide = ["re", "im"].map(|part| cx.stage_of(part));
+    let wide = [0, 1].map(|part| {
+        cx.builder.compute(&wide[part], &shape, |e, i| {
+            let x = e.load(&parts[part], i);
+            e.cast(x, DType::FLOAT64)
+        })
+    });
+    let transformed = transform.define(cx, &wide);
     let mut fields = Vec::new();
     for (field, part) in parts.iter().enumerate() {
-        let name = cx.stage_of(["re", "im"][field]);
-        let sum = cx.builder.reduce(&name, &shape, &[n], Combiner::Sum, |e, i, r| {
-            let (turns, all) = (e.mul(i[last], r[0]), e.index(n));
-            let turns = e.floor_mod(turns, all);
-            let [cos, sin] = [0, 1].map(|which| e.load(&roots[which], &[turns]));
-            let mut at = i.to_vec();
-            at[last] = r[0];
-            let [re, im] = [0, 1].map(|which| {
-                let x = e.load(&parts[which], &at);
-                e.cast(x, DType::FLOAT64)
-            });
-            // (re + i·im) · (cos + i·sin), of which one part.
-            let (own, other) = if field == 0 { (re, im) } else { (im, re) };
-            let (own, other) = (e.mul(own, cos), e.mul(other, sin));
-            match (field == 0) != op.inverse {
-                true => e.sub(own, other),
-                false => e.add(own, other),
-            }
-        });
         let name = cx.stage();
         fields.push(cx.builder.compute(&name, &shape, |e, i| {
-            let sum = e.load(&sum, i);
+            let sum = transformed.load(e, &i[..last], i[last], field as i64);
             let divisor = e.number(DType::FLOAT64, if op.inverse { n as f64 } else { 1.0 });
             let value = e.div(sum, divisor);
             e.cast(value, part.dtype)
@@ -246,22 +408,10 @@ fn define_stft(cx: &mut DefineCx<'_>) -> Defined {
     let (shape, dtype) = cx.result()?;
     let batch = shape.len() - 3;
     let frequencies = shape[batch];
-    let roots = define_roots(cx, piece);
-    // The product of two matrices: rows of pieces, and columns of cosines, then of sines.
-    let name = cx.stage_of("basis");
-    let basis = cx.builder.compute(&name, &[piece, 2 * frequencies], |e, i| {
-        let (count, all) = (e.index(frequencies), e.index(piece));
-        let frequency = e.floor_mod(i[1], count);
-        let turns = e.mul(frequency, i[0]);
-        let turns = e.floor_mod(turns, all);
-        let [cos, sin] = [0, 1].map(|which| e.load(&roots[which], &[turns]));
-        let real = e.lt(i[1], count);
-        e.select(real, cos, sin)
-    });
-    let mut rows: Vec<i64> = shape[..batch].to_vec();
-    rows.extend([shape[batch + 1], piece]);
+    let rows: Vec<i64> = shape[..batch].iter().copied().chain([shape[batch + 1]]).collect();
+    let pieces_shape: Vec<i64> = rows.iter().copied().chain([piece]).collect();
     let name = cx.stage_of("pieces");
-    let pieces = cx.builder.compute(&name, &rows, |e, i| {
+    let pieces = cx.builder.compute(&name, &pieces_shape, |e, i| {
         let mut at = i[..batch].to_vec();
         let start = strided(e, i[batch], 0, hop);
         at.push(e.add(start, i[batch + 1]));
@@ -269,20 +419,18 @@ fn define_stft(cx: &mut DefineCx<'_>) -> Defined {
         let (x, factor) = (e.cast(x, DType::FLOAT64), e.cast(factor, DType::FLOAT64));
         e.mul(x, factor)
     });
-    rows[batch + 1] = 2 * frequencies;
-    let name = cx.stage_of("sum");
-    let sum = cx.builder.reduce(&name, &rows, &[piece], Combiner::Sum, |e, i, r| {
-        let mut at = i[..=batch].to_vec();
-        at.push(r[0]);
-        let (x, root) = (e.load(&pieces, &at), e.load(&basis, &[r[0], i[batch + 1]]));
-        e.mul(x, root)
-    });
+    // Pieces shorter than `n_fft` have frequencies beyond their length, which are those below once more.
+    let known = frequencies.min(piece);
+    let transform = Transform { rows, n: piece, turn: Turn::Back, frequencies: known };
+    let transformed = transform.define(cx, &[pieces]);
     cx.compute(|e, i| {
-        let count = e.index(frequencies);
-        let column = e.mul(i[batch + 2], count);
-        let mut at = i[..batch].to_vec();
-        at.extend([i[batch + 1], e.add(column, i[batch])]);
-        let sum = e.load(&sum, &at);
+        let row: Vec<ValueId> = i[..batch].iter().copied().chain([i[batch + 1]]).collect();
+        let period = e.index(piece);
+        let frequency = e.floor_mod(i[batch], period);
+        let [re, im] = [0, 1].map(|part| transformed.load(e, &row, frequency, part));
+        let zero = e.index(0);
+        let is_real = e.eq(i[batch + 2], zero);
+        let sum = e.select(is_real, re, im);
         let scale = if op.normalized { (n_fft as f64).sqrt() } else { 1.0 };
         let scale = e.number(DType::FLOAT64, scale);
         let value = e.div(sum, scale);
