@@ -205,49 +205,71 @@ fn inputs_from_files() {
     assert!(text.contains("does not fit a: expected 12 bytes, found more"), "{text}");
 }
 
-#[test]
-fn no_warnings_and_no_undefined_behaviour() {
+/// Compiles the program in `folder` with every compiler, for the instruction set `isa`: strictly, and with
+/// sanitizers, where it prints what the interpreter gives for inputs filled as `filled` says.
+fn is_strict_c(folder: &Path, isa: &str, filled: &[&str]) {
     let strict = "-std=c11 -Wall -Wextra -Wpedantic -Wconversion -Werror";
-    for (name, isa) in [("native", target_core::host().isa), ("portable", "scalar")] {
-        let target = format!("c{{isa={isa},threads=2}}");
-        for (case, folder) in [
-            ("network", network(&format!("strict-{name}"), &["--target", &target])),
-            (
-                "kinds",
-                compiled(
-                    &format!("strict-kinds-{name}"),
-                    KINDS,
-                    &["--target", &target, "--fill", "7"],
-                ),
-            ),
-        ] {
-            let weights = if folder.join("weights.S").exists() { "weights.S" } else { "" };
-            let machine = if isa == "scalar" { "" } else { "-march=native" };
-            let filled = if case == "network" { FILLED } else { &["--fill", "7"] };
-            let expected = interpreted(&folder, filled);
-            for compiler in installed::usual_compilers() {
-                for openmp in ["", "-fopenmp"] {
-                    for file in ["model.c", "main.c"] {
-                        shell(
-                            &format!("{compiler} {strict} {machine} -O2 {openmp} -c -o x.o {file}"),
-                            &folder,
-                        );
-                    }
-                }
-                if !installed::sanitizes(compiler, &folder) {
-                    continue;
-                }
-                let sanitizers = "-fsanitize=address,undefined -fno-sanitize-recover=all";
+    let weights = if folder.join("weights.S").exists() { "weights.S" } else { "" };
+    let machine = if isa == "scalar" { "" } else { "-march=native" };
+    let expected = interpreted(folder, filled);
+    for compiler in installed::usual_compilers() {
+        for openmp in ["", "-fopenmp"] {
+            for file in ["model.c", "main.c"] {
                 shell(
-                    &format!(
-                        "{compiler} {strict} {machine} -g -O1 {sanitizers} -o checked main.c model.c {weights} -lm"
-                    ),
-                    &folder,
+                    &format!("{compiler} {strict} {machine} -O2 {openmp} -c -o x.o {file}"),
+                    folder,
                 );
-                assert_close(&shell("./checked", &folder), &expected);
             }
         }
+        if !installed::sanitizes(compiler, folder) {
+            continue;
+        }
+        let sanitizers = "-fsanitize=address,undefined -fno-sanitize-recover=all";
+        shell(
+            &format!(
+                "{compiler} {strict} {machine} -g -O1 {sanitizers} -o checked main.c model.c {weights} -lm"
+            ),
+            folder,
+        );
+        assert_close(&shell("./checked", folder), &expected);
     }
+}
+
+/// The target of `isa` for two threads.
+fn strict_target(isa: &str) -> String {
+    format!("c{{isa={isa},threads=2}}")
+}
+
+/// Checks a network as [`is_strict_c`] does.
+fn network_is_strict_c(name: &str, isa: &str) {
+    let folder = network(name, &["--target", &strict_target(isa)]);
+    is_strict_c(&folder, isa, FILLED);
+}
+
+/// Checks a program with every kind of element as [`is_strict_c`] does.
+fn kinds_are_strict_c(name: &str, isa: &str) {
+    let folder = compiled(name, KINDS, &["--target", &strict_target(isa), "--fill", "7"]);
+    is_strict_c(&folder, isa, &["--fill", "7"]);
+}
+
+#[test]
+fn a_network_has_no_warnings_and_no_undefined_behaviour() {
+    network_is_strict_c("strict-native", target_core::host().isa);
+}
+
+#[test]
+fn a_portable_network_has_no_warnings_and_no_undefined_behaviour() {
+    network_is_strict_c("strict-portable", "scalar");
+}
+
+#[test]
+fn kinds_have_no_warnings_and_no_undefined_behaviour() {
+    kinds_are_strict_c("strict-kinds-native", target_core::host().isa);
+}
+
+#[test]
+fn portable_kinds_have_no_warnings_and_no_undefined_behaviour() {
+    kinds_are_strict_c("strict-kinds-portable", "scalar");
 }
 
 /// A program of someone else's: wrong arguments, threads of its own, and several calls at a time.

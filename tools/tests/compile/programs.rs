@@ -49,9 +49,33 @@ fn the_example_takes_and_gives_data() {
     }
 }
 
+/// Compiles a program with every compiler, for the instruction set `isa`: strictly, and with sanitizers.
+fn is_strict_c(name: &str, program: &str, isa: &str) {
+    let strict = "-std=c11 -Wall -Wextra -Wpedantic -Wconversion -Werror";
+    let target = format!("c{{isa={isa},threads=2}}");
+    let case = format!("strict-{name}-{isa}");
+    let folder = compiled(&case, program, &["--target", &target, "--fill", "5"]);
+    let machine = if isa == "scalar" { "" } else { "-march=native" };
+    let expected = super::built(&folder);
+    for compiler in installed::usual_compilers() {
+        for file in ["model.c", "main.c"] {
+            let flags = format!("{strict} {machine} -O2 -fopenmp");
+            shell(&format!("{compiler} {flags} -c -o x.o {file}"), &folder);
+        }
+        if !installed::sanitizes(compiler, &folder) {
+            continue;
+        }
+        let weights = if folder.join("weights.S").exists() { "weights.S" } else { "" };
+        let sanitizers = "-fsanitize=address,undefined -fno-sanitize-recover=all";
+        let flags = format!("{strict} {machine} -g -O1 {sanitizers} -o checked");
+        shell(&format!("{compiler} {flags} main.c model.c {weights} -lm"), &folder);
+        let run = commands(&folder)[1].replace("./example", "./checked");
+        assert_close(&shell(&run, &folder), &expected);
+    }
+}
+
 #[test]
 fn programs_have_no_warnings_and_no_undefined_behaviour() {
-    let strict = "-std=c11 -Wall -Wextra -Wpedantic -Wconversion -Werror";
     let deep = "
         def @even(%n: int32) -> bool { if (equal(%n, 0)) { True } else { @odd(subtract(%n, 1)) } }
         def @odd(%n: int32) -> bool { if (equal(%n, 0)) { False } else { @even(subtract(%n, 1)) } }
@@ -60,30 +84,14 @@ fn programs_have_no_warnings_and_no_undefined_behaviour() {
         }
         def @main(%n: int32) { (@even(100000), @sum(1000000), %n) }";
     let lstm = fs::read_to_string("../examples/models/treelstm.relay").expect("a model");
-    for (name, program) in [("trees", TREES), ("deep", deep), ("treelstm", &lstm)] {
-        for isa in [target_core::host().isa, "scalar"] {
-            let target = format!("c{{isa={isa},threads=2}}");
-            let case = format!("strict-{name}-{isa}");
-            let folder = compiled(&case, program, &["--target", &target, "--fill", "5"]);
-            let machine = if isa == "scalar" { "" } else { "-march=native" };
-            let expected = super::built(&folder);
-            for compiler in installed::usual_compilers() {
-                for file in ["model.c", "main.c"] {
-                    let flags = format!("{strict} {machine} -O2 -fopenmp");
-                    shell(&format!("{compiler} {flags} -c -o x.o {file}"), &folder);
-                }
-                if !installed::sanitizes(compiler, &folder) {
-                    continue;
-                }
-                let weights = if folder.join("weights.S").exists() { "weights.S" } else { "" };
-                let sanitizers = "-fsanitize=address,undefined -fno-sanitize-recover=all";
-                let flags = format!("{strict} {machine} -g -O1 {sanitizers} -o checked");
-                shell(&format!("{compiler} {flags} main.c model.c {weights} -lm"), &folder);
-                let run = commands(&folder)[1].replace("./example", "./checked");
-                assert_close(&shell(&run, &folder), &expected);
+    // Compilers take most of the time, and each program one processor.
+    std::thread::scope(|scope| {
+        for (name, program) in [("trees", TREES), ("deep", deep), ("treelstm", &lstm)] {
+            for isa in [target_core::host().isa, "scalar"] {
+                scope.spawn(move || is_strict_c(name, program, isa));
             }
         }
-    }
+    });
 }
 
 /// Lists that are mapped, with a constant, a check and a sum.
