@@ -13,6 +13,7 @@ use relay::interpreter::Value;
 use crate::file;
 use crate::proto::{AttributeValue, Graph, Model, Tensor, ValueInfo, ValueType};
 use crate::tensors::{Files, number_of, packed};
+use crate::texts::{self, STRING_DATA, TEXT};
 use crate::wire::{Reader, WireError, Writer};
 
 /// What of a model stands in a file of its own.
@@ -42,7 +43,8 @@ impl Side {
 
 /// The values of the inputs or outputs of the model `model` that have a file in `folder`, by the names
 /// that the model gives them. A sequence is a tuple; an optional value is what it holds, or the empty
-/// tuple; a sequence of maps has a row for each, in the order of the keys that the model names.
+/// tuple; a sequence of maps has a row for each, in the order of the keys that the model names. Texts are
+/// their code points, an `int32` each, along one more axis, with zeros behind the last of each.
 ///
 /// # Errors
 /// Diagnostics where the bytes are no model, or a file cannot be read or holds something else.
@@ -130,7 +132,10 @@ fn read_value(bytes: &Bytes, ty: &ValueType<'_>) -> Result<Value, String> {
         }
         _ => {
             let tensor = Tensor::read(bytes, all).map_err(|error| error.to_string())?;
-            Ok(Value::Tensor(Files::new(bytes, None).load(&tensor)?))
+            Ok(Value::Tensor(match tensor.data_type {
+                TEXT => texts::load(bytes, &tensor)?,
+                _ => Files::new(bytes, None).load(&tensor)?,
+            }))
         }
     }
 }
@@ -175,6 +180,7 @@ fn write_value(name: &str, ty: &ValueType<'_>, value: &Value) -> Result<Vec<u8>,
             });
             written.map(Writer::finish)
         }
+        (ValueType::Tensor(TEXT, _), Value::Tensor(tensor)) => write_texts(name, tensor),
         (_, Value::Tensor(tensor)) => write_tensor(name, tensor),
         (_, other) => Err(format!("expected a tensor, found {}", other.describe())),
     }
@@ -281,6 +287,41 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
         Ok(message.finish())
     }
+}
+
+/// `values` of the model `model` by the names that it gives them, where texts have as many columns as the
+/// longest of them needs, as those that are read from files do.
+///
+/// # Errors
+/// Diagnostics where the bytes are no model, or what it says are texts are none.
+pub fn fitted(
+    model: &[u8],
+    values: Vec<(String, Value)>,
+) -> Result<Vec<(String, Value)>, Diagnostics> {
+    let model = Model::read(model).map_err(|error| crate::damaged(&error))?;
+    let graph = model.graph.as_ref().ok_or_else(crate::no_graph)?;
+    let fitted = values.into_iter().map(|(name, value)| {
+        let info = graph.outputs.iter().find(|info| info.name == name);
+        let value = match info.is_some_and(|info| texts::is_texts(&info.ty)) {
+            true => texts::trimmed(&value).map_err(|message| {
+                Diagnostic::error("E0804", format!("output `{name}`: {message}"))
+            })?,
+            false => value,
+        };
+        Ok((name, value))
+    });
+    fitted.collect()
+}
+
+/// The message of a tensor of texts. The error is a message.
+fn write_texts(name: &str, tensor: &TensorData) -> Result<Vec<u8>, String> {
+    let texts = texts::decode(tensor)?;
+    let extents = tensor.shape().split_last().map_or(&[][..], |(_, extents)| extents);
+    let message = extents.iter().fold(Writer::default(), |message, extent| message.int(1, *extent));
+    let message = texts
+        .iter()
+        .fold(message.int(2, TEXT), |message, text| message.bytes(STRING_DATA, text.as_bytes()));
+    Ok(message.bytes(8, name.as_bytes()).finish())
 }
 
 /// The message of a tensor. The error is a message.

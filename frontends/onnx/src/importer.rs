@@ -2,6 +2,7 @@
 
 mod inputs;
 mod recursion;
+mod texts;
 
 use std::rc::Rc;
 
@@ -16,15 +17,17 @@ use relay::language::{FUNC, OUTPUT_NAMES};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::node::Cx;
-use crate::operators::{self, Convert};
+use crate::operators::{self, Convert, OfTexts};
 use crate::proto::{
     Attribute, AttributeValue, Function, FunctionKey, Graph, Node, SparseTensor, Tensor,
 };
 use crate::tensors::Files;
+use crate::texts::TEXT;
 use crate::wire::WireError;
 use crate::{Import, Options, Weights};
 
 pub(crate) use recursion::Recursion;
+pub(crate) use texts::Texts;
 
 /// Results of at most this many elements are computed while a model is imported: shapes and what
 /// they are made from.
@@ -48,6 +51,8 @@ pub(crate) enum Value {
     Computed(ValueId),
     /// A sequence, whose length is known; one that is computed or a parameter is a tuple.
     Sequence(Rc<[Value]>),
+    /// Texts; what becomes a result is their code points along one more axis.
+    Texts(Rc<Texts>),
     /// An optional value that is not there.
     Absent,
 }
@@ -273,10 +278,13 @@ impl<'a> Importer<'a> {
         let count = graph.initializers.len();
         for (index, (name, offset)) in named.into_iter().enumerate() {
             let loaded = match graph.initializers.get(index) {
-                Some(tensor) => self.load(tensor),
-                None => self.load_sparse(&graph.sparse_initializers[index - count]),
+                Some(tensor) => self.load_value(tensor),
+                None => {
+                    let sparse = &graph.sparse_initializers[index - count];
+                    self.load_sparse(sparse).map(Value::Constant)
+                }
             };
-            let defined = loaded.and_then(|data| self.define(name, Value::Constant(data)));
+            let defined = loaded.and_then(|value| self.define(name, value));
             if let Err(message) = defined {
                 let message = format!("constant `{name}`, at byte {offset}: {message}");
                 found.push(Diagnostic::error("E0805", message));
@@ -293,6 +301,17 @@ impl<'a> Importer<'a> {
     /// The elements of `tensor`. The error is a message.
     pub(crate) fn load(&mut self, tensor: &Tensor<'a>) -> Result<TensorData, String> {
         self.files.load(tensor)
+    }
+
+    /// The numbers or texts of `tensor`. The error is a message.
+    pub(crate) fn load_value(&mut self, tensor: &Tensor<'a>) -> Result<Value, String> {
+        match tensor.data_type {
+            TEXT => {
+                let texts = crate::texts::load(self.file, tensor)?;
+                self.constant_texts(texts)
+            }
+            _ => Ok(Value::Constant(self.load(tensor)?)),
+        }
     }
 
     // ---- names -----------------------------------------------------------------------------
@@ -390,13 +409,28 @@ impl<'a> Importer<'a> {
         let Some(operator) = operators::find(node) else {
             return Err(Fault::Message("there is no such operator".to_string()));
         };
+        let found = match operator.of_texts {
+            OfTexts::Read => None,
+            _ => self.places(&inputs)?,
+        };
+        let (rows, inputs) = match found {
+            Some(_) if operator.of_texts == OfTexts::Refuse => {
+                return Err("expected numbers, found texts".into());
+            }
+            Some((rows, places)) => (Some(rows), places),
+            None => (None, inputs),
+        };
         let mut cx = Cx::new(self, node, inputs);
         let results = match operator.convert {
             Convert::One(convert) => vec![convert(&mut cx)?],
             Convert::Many(convert) => convert(&mut cx)?,
         };
         cx.check_operands()?;
-        Ok(results)
+        let Some(rows) = rows.filter(|_| operator.of_texts == OfTexts::Move) else {
+            return Ok(results);
+        };
+        let texts = |places| Value::Texts(Rc::new(Texts { rows: rows.clone(), places }));
+        Ok(results.into_iter().map(texts).collect())
     }
 
     /// The results of a function of the model, computed here. It sees no name of what is around it.
@@ -493,6 +527,10 @@ impl<'a> Importer<'a> {
             self.block = self.body.region_block(op, index);
             let results = self.inline(graph, &[]);
             if let Ok(results) = &results {
+                if results.iter().any(|value| matches!(value, Value::Texts(_))) {
+                    self.block = outer;
+                    return Err("expected branches that give numbers, found texts".into());
+                }
                 types.push(results.iter().map(|value| self.ty(value)).collect());
                 let result = match results.as_slice() {
                     [one] => self.materialize(one),
@@ -532,6 +570,7 @@ impl<'a> Importer<'a> {
             // The values of a sequence are tensors, so that this goes one level down.
             Value::Sequence(values) => Type::tuple(values.iter().map(|value| self.ty(value))),
             Value::Absent => Type::tuple([]),
+            Value::Texts(texts) => self.ty(&texts.places),
         }
     }
 
@@ -548,12 +587,16 @@ impl<'a> Importer<'a> {
                 None => self.ty(value).to_string(),
             },
             Value::Constant(_) => self.ty(value).to_string(),
+            Value::Texts(_) => "texts".to_string(),
             Value::Absent => "an optional value that is not there".to_string(),
         };
         Err(format!("expected a sequence, found {found}"))
     }
 
     pub(crate) fn tensor(&self, value: &Value) -> Result<&'static TensorType, String> {
+        if let Value::Texts(_) = value {
+            return Err("expected numbers, found texts".to_string());
+        }
         let ty = self.ty(value);
         ty.as_tensor().ok_or_else(|| format!("expected a tensor, found {ty}"))
     }
@@ -564,6 +607,10 @@ impl<'a> Importer<'a> {
             Value::Computed(value) => return *value,
             Value::Sequence(values) => return self.tuple(&values.clone()),
             Value::Absent => return self.tuple(&[]),
+            Value::Texts(texts) => match self.spelled(&texts.clone()) {
+                Ok(points) => return self.materialize(&points),
+                Err(_) => unreachable!("rows of code points are taken by their places"),
+            },
             Value::Constant(tensor) => tensor,
         };
         let attr = Attr::new(AttrData::Tensor(tensor.clone()));

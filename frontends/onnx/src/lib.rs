@@ -27,6 +27,7 @@ mod operators;
 mod proto;
 mod summary;
 mod tensors;
+mod texts;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -39,7 +40,7 @@ use ir_core::{Diagnostic, Diagnostics, Module, Registry, TensorData};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 pub use codes::CODES;
-pub use data::{Side, read_values, write_outputs};
+pub use data::{Side, fitted, read_values, write_outputs};
 pub use operators::{FAMILIES, Family, Operator};
 pub use summary::{Summary, SummaryOperator, SummaryValue, summarize};
 

@@ -314,6 +314,14 @@ impl<'c, 'a> Cx<'c, 'a> {
         }
     }
 
+    /// A tensor attribute of numbers or texts, where it is there.
+    pub(crate) fn tensor_value(&mut self, name: &str) -> Result<Option<Value>, Fault> {
+        match self.attribute(name).map(|attribute| &attribute.value) {
+            Some(AttributeValue::Tensor(tensor)) => Ok(Some(self.importer.load_value(tensor)?)),
+            _ => Ok(self.tensor(name)?.map(Value::Constant)),
+        }
+    }
+
     /// A graph attribute.
     pub(crate) fn graph(&self, name: &str) -> Result<Graph<'a>, Fault> {
         match self.attribute(name) {
@@ -507,6 +515,11 @@ impl<'c, 'a> Cx<'c, 'a> {
             [one] => Ok(one.clone()),
             _ => self.op_on_tuple("concatenate", parts, attr("axis", axis)),
         }
+    }
+
+    /// `rows` of code points with zeros up to `length` columns.
+    pub(crate) fn lengthened(&mut self, rows: &Value, length: i64) -> Result<Value, Fault> {
+        Ok(self.importer.lengthened(rows, length)?)
     }
 
     /// `count` equal parts along `axis`.

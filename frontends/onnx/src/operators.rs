@@ -28,6 +28,7 @@ mod sequence;
 mod shape;
 mod signal;
 mod support_vectors;
+mod texts;
 mod training;
 mod trees;
 mod vision;
@@ -63,6 +64,37 @@ pub struct Operator {
     /// What it becomes, and what of it cannot be imported, as Markdown.
     pub doc: &'static str,
     pub(crate) convert: Convert,
+    pub(crate) of_texts: OfTexts,
+}
+
+/// What an operator does where an operand is texts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OfTexts {
+    /// It wants numbers.
+    Refuse,
+    /// It moves them: it is converted as one of their places, and its results are texts.
+    Move,
+    /// It looks at their shape alone: it is converted as one of their places.
+    Measure,
+    /// It reads them.
+    Read,
+}
+
+impl Operator {
+    /// The same, with what it does of texts.
+    const fn of_texts(self, of_texts: OfTexts) -> Operator {
+        Operator { of_texts, ..self }
+    }
+
+    /// The same, which moves texts.
+    const fn moving(self) -> Operator {
+        self.of_texts(OfTexts::Move)
+    }
+
+    /// The same, which reads texts.
+    const fn reading(self) -> Operator {
+        self.of_texts(OfTexts::Read)
+    }
 }
 
 /// Operators that belong together.
@@ -91,6 +123,7 @@ pub const FAMILIES: &[Family] = &[
     Family { title: "Losses", operators: loss::OPERATORS },
     Family { title: "Images", operators: resize::OPERATORS },
     Family { title: "Vision", operators: vision::OPERATORS },
+    Family { title: "Texts", operators: texts::OPERATORS },
     Family { title: "Words", operators: features::OPERATORS },
     Family { title: "Signals", operators: signal::OPERATORS },
     Family { title: "Recurrent networks", operators: recurrent::OPERATORS },
@@ -107,12 +140,12 @@ pub const FAMILIES: &[Family] = &[
 
 /// An entry with one result.
 const fn one(name: &'static str, doc: &'static str, convert: ConvertOne) -> Operator {
-    Operator { name, doc, convert: Convert::One(convert) }
+    Operator { name, doc, convert: Convert::One(convert), of_texts: OfTexts::Refuse }
 }
 
 /// An entry with several results.
 const fn many(name: &'static str, doc: &'static str, convert: ConvertMany) -> Operator {
-    Operator { name, doc, convert: Convert::Many(convert) }
+    Operator { name, doc, convert: Convert::Many(convert), of_texts: OfTexts::Refuse }
 }
 
 static BY_NAME: LazyLock<FxHashMap<&'static str, &'static Operator>> = LazyLock::new(|| {

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use crate::proto::{Extent, Model, ValueInfo, ValueType};
 use crate::tensors::element_type;
+use crate::texts::TEXT;
 use crate::{damaged, histogram, no_graph};
 
 /// What a model is.
@@ -76,6 +77,12 @@ pub fn summarize(file: &[u8]) -> Result<Summary, Diagnostics> {
     let constants: FxHashSet<&str> = graph.initializers.iter().map(|tensor| tensor.name).collect();
     let (mut parameters, mut bytes) = (0u64, 0u64);
     for tensor in &graph.initializers {
+        // Texts have elements, but of no size.
+        if tensor.data_type == TEXT {
+            let count = tensor.dims.iter().try_fold(1i64, |count, dim| count.checked_mul(*dim));
+            let count = count.and_then(|count| u64::try_from(count).ok());
+            parameters = parameters.saturating_add(count.unwrap_or(0));
+        }
         if let Ok(dtype) = element_type(tensor.data_type)
             && let Some(size) = tensor_bytes(&tensor.dims, dtype)
         {
@@ -109,8 +116,10 @@ pub fn summarize(file: &[u8]) -> Result<Summary, Diagnostics> {
 
 /// The names by which the extents of the input `info` may be given.
 fn extent_names<'a>(info: &ValueInfo<'a>) -> Vec<Cow<'a, str>> {
-    let ValueType::Tensor(_, Some(extents)) = &info.ty else { return vec![] };
-    let extents = extents.iter().enumerate();
+    let ValueType::Tensor(element, Some(extents)) = &info.ty else { return vec![] };
+    // Texts have their code points along one more axis.
+    let length = (*element == TEXT).then_some(&Extent::Unknown);
+    let extents = extents.iter().chain(length).enumerate();
     extents.filter_map(|(axis, extent)| extent.name(info.name, axis)).collect()
 }
 
@@ -120,7 +129,11 @@ fn value(info: &ValueInfo<'_>, is_input: bool) -> SummaryValue {
 
 /// The type `ty` of the value `name` in words.
 fn described(name: &str, ty: &ValueType<'_>, is_input: bool) -> String {
-    let dtype = |element: i64| element_type(element).map_or("?".to_string(), |ty| ty.to_string());
+    let dtype = |element: i64| match element_type(element) {
+        Ok(dtype) => dtype.to_string(),
+        Err(_) if element == TEXT => "text".to_string(),
+        Err(_) => "?".to_string(),
+    };
     match ty {
         ValueType::Unknown => "?".to_string(),
         ValueType::Other(what) => what.to_string(),

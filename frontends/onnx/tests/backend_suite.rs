@@ -19,7 +19,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ir_core::{Diagnostic, Diagnostics, Registry, TensorData};
-use onnx_frontend::{Options, Side, import_for, map, read_values, summarize};
+use onnx_frontend::{Options, Side, fitted, import_for, map, read_values, summarize};
 use relay::interpreter::{Interpreter, Value, approx_equal};
 use relay::language::OUTPUT_NAMES;
 
@@ -203,7 +203,9 @@ fn run_set(
         let found = format!("{} results, expected {}", results.len(), expected.len());
         return Ok(Some((found, false)));
     }
-    for ((name, expected), found) in expected.iter().zip(&results) {
+    let names = expected.iter().map(|(name, _)| name.clone());
+    let results = fitted(&model, names.zip(results).collect())?;
+    for ((name, expected), (_, found)) in expected.iter().zip(&results) {
         if let Err(difference) = approx_equal(found, expected, RELATIVE, ABSOLUTE) {
             let is_rounding = approx_equal(found, expected, RELATIVE, ROUNDING).is_ok();
             return Ok(Some((format!("output `{name}` {difference}"), is_rounding)));

@@ -99,7 +99,7 @@ fn support_vectors_are_as_many_as_the_node_says() {
     let zip = zip.messages(5, [ints("classlabels_int64s", &[1, 2])]);
     found.push(error(&simple(vec![zip], vec![])));
     insta::assert_snapshot!(found.join("\n"), @r#"
-    E0803 ai.onnx.ml.SVMClassifier `y_node`: expected labels that are integers, as `classlabels_ints`
+    E0803 ai.onnx.ml.SVMClassifier `y_node`: expected labels, as `classlabels_ints` or `classlabels_strings`
     the node stands at byte 10
     E0803 ai.onnx.ml.SVMClassifier `y_node`: expected coefficients in 2 rows, found 0 numbers
     the node stands at byte 10
@@ -207,7 +207,8 @@ fn graphs_and_constants_are_checked() {
     insta::assert_snapshot!(error(&Message::new().int(1, 8).0.into()), @"E0806 the model has no graph");
     insta::assert_snapshot!(error(&simple(relu(), vec![tensor("w", FLOAT, &[2], &[0; 7])])), @"E0805 constant `w`, at byte 37: expected 8 bytes, found 7");
     insta::assert_snapshot!(error(&simple(relu(), vec![tensor("w", FLOAT, &[-1], &[])])), @"E0805 constant `w`, at byte 37: the extents [-1] are negative or too large");
-    insta::assert_snapshot!(error(&simple(relu(), vec![tensor("w", 8, &[0], &[])])), @"E0805 constant `w`, at byte 37: expected numbers or truth values, found elements of string type");
+    insta::assert_snapshot!(error(&simple(relu(), vec![tensor("w", 14, &[0], &[])])), @"E0805 constant `w`, at byte 37: expected numbers or truth values, found elements of complex type");
+    insta::assert_snapshot!(error(&simple(relu(), vec![tensor("w", 8, &[2], &[])])), @"E0805 constant `w`, at byte 37: expected texts for extents [2], found 0");
     let untyped = vec![Message::new().text(1, "x")];
     insta::assert_snapshot!(error(&model(17, graph(relu(), untyped, &["y"], vec![]))), @"E0806 input `x`, at byte 35: expected a type, found none");
     let input = || vec![value("x", FLOAT, &["2"])];
@@ -313,7 +314,7 @@ fn every_wrong_node_is_reported_once() {
     let expected =
         ["Concat `a_node`: attribute `axis` is missing", "Relu `c_node`: operand 0 is missing"];
     assert_eq!(messages, expected);
-    let constants = vec![tensor("v", FLOAT, &[2], &[0; 7]), tensor("w", 8, &[0], &[])];
+    let constants = vec![tensor("v", FLOAT, &[2], &[0; 7]), tensor("w", 8, &[1], &[])];
     let found = import(&simple(vec![node("Relu", &["x"], &["y"])], constants)).unwrap_err();
     assert_eq!(found.len(), 2, "{found:?}");
 }

@@ -221,7 +221,10 @@ struct NpyHeader {
     dtype: DType,
     big_endian: bool,
     column_major: bool,
+    /// Extents; the code points of texts are one more axis.
     shape: Vec<i64>,
+    /// Elements that stand together in any order of the axes: those of a text, else 1.
+    together: usize,
 }
 
 /// One array in `.npy` format (versions 1 to 3). The error is a message.
@@ -288,7 +291,8 @@ fn read_npy_elements(header: &NpyHeader, input: &mut dyn Read) -> Result<TensorD
         reverse_elements(&mut bytes, header.dtype);
     }
     if header.column_major {
-        bytes = row_major(&bytes, &header.shape, header.dtype.bytes());
+        let axes = header.shape.len() - usize::from(header.together > 1);
+        bytes = row_major(&bytes, &header.shape[..axes], header.dtype.bytes() * header.together);
     }
     TensorData::from_bytes(header.dtype, &header.shape, bytes).map_err(|error| error.to_string())
 }
@@ -323,19 +327,25 @@ fn parse_npy_header(text: &str) -> Result<NpyHeader, String> {
             _ => Err(format!("expected an extent, found `{text}`")),
         })
         .collect();
-    let (dtype, big_endian) = parse_descr(descr)?;
-    Ok(NpyHeader { dtype, big_endian, column_major, shape: shape? })
+    let mut shape = shape?;
+    let (dtype, big_endian, length) = parse_descr(descr)?;
+    shape.extend(length);
+    let together = length.and_then(|length| usize::try_from(length).ok()).unwrap_or(1);
+    Ok(NpyHeader { dtype, big_endian, column_major, shape, together })
 }
 
-/// The element type of an array interface string such as `<f4`, and whether its bytes are big end
-/// first.
-fn parse_descr(descr: &str) -> Result<(DType, bool), String> {
+/// The element type of an array interface string such as `<f4`, whether its bytes are big end first,
+/// and of texts, as in `<U7`, how many code points each has.
+fn parse_descr(descr: &str) -> Result<(DType, bool, Option<i64>), String> {
     let unknown = || format!("expected numbers or truth values, found elements of type `{descr}`");
     let (order, rest) = match descr.chars().next() {
         Some(order @ ('<' | '>' | '|' | '=')) => (order, &descr[1..]),
         _ => ('=', descr),
     };
+    let text = rest.strip_prefix('U').and_then(|length| length.parse().ok());
+    let length = text.filter(|length| (1..=i64::from(i32::MAX)).contains(length));
     let dtype = match rest {
+        _ if length.is_some() => DType::INT32,
         "b1" | "?" => DType::BOOL,
         "i1" => DType::INT8,
         "i2" => DType::INT16,
@@ -355,7 +365,7 @@ fn parse_descr(descr: &str) -> Result<(DType, bool), String> {
         '<' => false,
         _ => cfg!(target_endian = "big"),
     };
-    Ok((dtype, big_endian))
+    Ok((dtype, big_endian, length))
 }
 
 /// Writes one array in `.npy` format 1.0. The error is a message.
@@ -600,6 +610,27 @@ mod tests {
         let elements: Vec<u8> = (1..=6).flat_map(|n: u16| n.to_be_bytes()).collect();
         let array = read_npy(&mut npy(header, &elements).as_slice()).unwrap();
         assert_eq!(array.to_i64(), [1, 3, 5, 2, 4, 6]);
+    }
+
+    #[test]
+    fn texts_are_their_code_points() {
+        let header = "{'shape': (2, 2), 'fortran_order': True, 'descr': '<U2'}";
+        let texts = ["a", "bc", "\u{e4}", "\u{1f600}"];
+        let points = |text: &str| {
+            let mut points: Vec<u32> = text.chars().map(u32::from).collect();
+            points.resize(2, 0);
+            points
+        };
+        let elements = texts.iter().flat_map(|text| points(text)).flat_map(u32::to_le_bytes);
+        let elements: Vec<u8> = elements.collect();
+        let array = read_npy(&mut npy(header, &elements).as_slice()).unwrap();
+        assert_eq!(array.ty().to_string(), "Tensor[(2, 2, 2), int32]");
+        assert_eq!(array.to_i64(), [97, 0, 0xe4, 0, 98, 99, 0x1f600, 0]);
+        for wrong in ["<U0", "<U-1", "<U99999999999"] {
+            let header = header.replace("<U2", wrong);
+            let error = read_npy(&mut npy(&header, &[]).as_slice()).unwrap_err();
+            assert!(error.contains("found elements of type"), "{error}");
+        }
     }
 
     #[test]

@@ -187,7 +187,7 @@ def as_proto(value, name):
     return found
 
 
-def with_data(name, nodes, inputs, outputs, constants=(), functions=()):
+def with_data(name, nodes, inputs, outputs, constants=(), functions=(), opset=17):
     """Saves a model, inputs for it, and what onnxruntime gives for them, in ONNX's own files."""
     import onnxruntime
 
@@ -196,7 +196,7 @@ def with_data(name, nodes, inputs, outputs, constants=(), functions=()):
     outputs = [result.name for result in results]
     constants = [nh.from_array(np.asarray(value), n) for n, value in constants]
     graph = h.make_graph(nodes, name, types, results, constants)
-    sets = [h.make_opsetid("", 17), h.make_opsetid("com.microsoft", 1), h.make_opsetid("ai.onnx.ml", 3)]
+    sets = [h.make_opsetid("", opset), h.make_opsetid("com.microsoft", 1), h.make_opsetid("ai.onnx.ml", 3)]
     sets += [h.make_opsetid("local", 1)] if functions else []
     model = h.make_model(graph, opset_imports=sets, producer_name="make.py", functions=functions)
     model.ir_version = 8
@@ -334,3 +334,39 @@ with_data("functions",
            node("If", ["is_low"], ["branch"], then_branch=then, else_branch=other)],
           [("x", numbers(2, 3))], ["t", "y", "first", "last", "low", "same", "branch"],
           [("one", np.float32(0.25)), ("zero", np.float32(0))], [leaky, last, bounded])
+
+
+# Texts, of letters of several lengths in UTF-8: moved, compared, joined, split, matched, looked up and labels.
+def lookup(inputs, outputs, **attributes):
+    return learned("LabelEncoder", inputs, outputs, **attributes)
+
+
+names = np.array([["Ä-b", "aba", "rose "], ["a--b-c", "中 rose", "b"]], dtype=object)
+texts = [node("Transpose", ["names"], ["turned"]), node("Concat", ["turned", "more"], ["all"], axis=1),
+         node("Gather", ["all", "last"], ["column"], axis=1), node("Equal", ["names", "b"], ["is_b"]),
+         node("Where", ["is_b", "fallback", "names"], ["chosen"]), node("Shape", ["all"], ["shape"]),
+         node("StringConcat", ["names", "more_of_it"], ["joined"]),
+         node("StringSplit", ["names"], ["parts", "count"], delimiter="-", maxsplit=2),
+         node("StringSplit", ["joined"], ["pairs", "count_of_pairs"], delimiter="aba"),
+         node("StringSplit", ["names"], ["words", "count_of_words"]),
+         node("RegexFullMatch", ["names"], ["matches"], pattern=r"\w?.\W.*|rose\s"),
+         node("Reshape", ["names", "row"], ["flat"]),
+         node("StringNormalizer", ["flat"], ["kept"], case_change_action="UPPER", is_case_sensitive=1, stopwords=["b", ""]),
+         extension("Tokenizer", ["flat"], ["tokens"], mark=0, mincharnum=2, pad_value="#", tokenexp=r"[\w-]+"),
+         extension("Tokenizer", ["flat"], ["letters"], mark=0, mincharnum=1, pad_value="", tokenexp="[a-c中]"),
+         node("TfIdfVectorizer", ["tokens"], ["counts"], mode="TF", min_gram_length=1, max_gram_length=2,
+              max_skip_count=1, ngram_counts=[0, 2], ngram_indexes=[0, 1, 2], pool_strings=["rose", "#", "rose", "#"]),
+         lookup(["names"], ["number"], keys_strings=["b", "rose ", ""], values_int64s=[7, 8, 9]),
+         lookup(["names"], ["name"], keys_strings=["b", "rose "], values_strings=["a bee", "ﬂower"], default_string="?"),
+         lookup(["number"], ["back"], keys_int64s=[7, 8, 9], values_strings=["seven", "eight", "nine"]),
+         learned("OneHotEncoder", ["names"], ["one_hot"], cats_strings=["b", "rose "]),
+         learned("LinearClassifier", ["x"], ["label", "scores"], coefficients=numbers(9).tolist(),
+                 intercepts=[0.0, 0.1, 0.2], classlabels_strings=["rose", "iris", "lily"])]
+of_texts = ["column", "chosen", "joined", "parts", "pairs", "words", "kept", "tokens", "letters", "name", "back", "label"]
+of_numbers = ["shape", "is_b", "count", "count_of_pairs", "count_of_words", "matches", "counts", "number", "one_hot", "scores"]
+with_data("texts", texts, [("names", names), ("x", numbers(4, 3) * 2)],
+          [h.make_tensor_value_info(result, T.STRING, None) for result in of_texts] + of_numbers,
+          [("more", np.array([["aé", "x"], ["", "y"], ["longer than others", "z"]], dtype=object)),
+           ("last", np.array(-1)), ("b", np.array("b", dtype=object)),
+           ("fallback", np.array(["nothing", "", "none"], dtype=object)),
+           ("more_of_it", np.array([["ababa"], ["中"]], dtype=object)), ("row", np.array([6]))], opset=20)

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use ir_core::{Diagnostic, Diagnostics, Dim, NameHint, Symbol, Type};
+use ir_core::{DType, Diagnostic, Diagnostics, Dim, NameHint, Symbol, Type};
 
 use super::{Importer, Reported, Value};
 use crate::proto::{Extent, Graph, ValueInfo, ValueType};
 use crate::tensors::element_type;
+use crate::texts::{TEXT, is_texts};
 
 impl<'a> Importer<'a> {
     /// Makes the inputs of `graph` parameters of `@main`; their types.
@@ -37,6 +38,19 @@ impl<'a> Importer<'a> {
             let known = self.options.values.get(input.name);
             if let Some(value) = known.filter(|value| fits(value.ty(), ty)) {
                 self.scopes[0].insert(input.name, Value::Constant(value.clone()));
+            }
+            if is_texts(&input.ty)
+                && let Some(points) = self.scopes[0].get(input.name).cloned()
+            {
+                let texts = self.texts(&points).map_err(|message| {
+                    let names: Vec<Symbol> = self.open_names().collect();
+                    let open = names.iter().map(|name| name.as_str());
+                    let known = |name: &&str| self.options.dims.contains_key(*name);
+                    let mut error = self.of_input(input, message);
+                    error.help = crate::dim_help(open.filter(|name| !known(name)));
+                    Diagnostics::from(error)
+                });
+                self.scopes[0].insert(input.name, texts?);
             }
         }
         Ok(params)
@@ -88,24 +102,31 @@ impl<'a> Importer<'a> {
     }
 
     fn input_type(&mut self, input: &ValueInfo<'a>) -> Reported<Type> {
-        self.value_type(input.name, &input.ty).map_err(|message| {
-            let (name, offset) = (input.name, input.offset);
-            let message = format!("input `{name}`, at byte {offset}: {message}");
-            Diagnostics::from(Diagnostic::error("E0806", message))
-        })
+        self.value_type(input.name, &input.ty)
+            .map_err(|message| self.of_input(input, message).into())
+    }
+
+    /// The error at `input`.
+    fn of_input(&self, input: &ValueInfo<'a>, message: String) -> Diagnostic {
+        let (name, offset) = (input.name, input.offset);
+        Diagnostic::error("E0806", format!("input `{name}`, at byte {offset}: {message}"))
     }
 
     /// The type of the input `name`, which the file says is `ty`. The error is a message.
     fn value_type(&mut self, name: &str, ty: &ValueType<'a>) -> Result<Type, String> {
         match ty {
             ValueType::Tensor(element, extents) => {
-                let dtype = element_type(*element)?;
+                let is_texts = *element == TEXT;
+                let dtype = if is_texts { DType::INT32 } else { element_type(*element)? };
                 let given = self.options.extents.as_ref().and_then(|extents| extents.get(name));
                 let known = |extents: &[i64]| Type::tensor(extents.iter().copied(), dtype);
                 let Some(extents) = extents else {
                     let given = given.ok_or("expected a tensor of known rank")?;
                     return Ok(known(given));
                 };
+                // Texts have their code points along one more axis.
+                let length = is_texts.then_some(Extent::Unknown);
+                let extents: Vec<Extent<'a>> = extents.iter().copied().chain(length).collect();
                 let given = given.filter(|given| given.len() == extents.len());
                 let extents = extents.iter().enumerate();
                 let dims = extents.map(|(axis, extent)| {

@@ -48,6 +48,9 @@ impl Importer<'_> {
         recursion: &Recursion,
         next: &[Value],
     ) -> Result<Option<Vec<Type>>, Fault> {
+        if next.iter().any(|value| matches!(value, Value::Texts(_))) {
+            return Err("expected a state of numbers, found texts".into());
+        }
         let joined = recursion.state.iter().zip(next);
         let joined = joined.map(|(state, next)| join(self.ty(state), self.ty(next)));
         let joined = joined.collect::<Result<Vec<Type>, Fault>>()?;

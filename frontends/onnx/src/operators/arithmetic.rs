@@ -28,7 +28,11 @@ pub(super) const OPERATORS: &[Operator] = &[
     one("Cos", "`cos`", |cx| cx.unary("cos")),
     one("Cosh", "`cosh`", |cx| cx.unary("cosh")),
     one("Div", "`divide`", |cx| broadcast(cx, "divide")),
-    one("Equal", "`equal`", |cx| broadcast(cx, "equal")),
+    one("Equal", "`equal`, of texts with `all`", |cx| match cx.input(0)? {
+        Value::Texts(_) => super::texts::equal(cx),
+        _ => broadcast(cx, "equal"),
+    })
+    .reading(),
     one("Erf", "`erf`", |cx| cx.unary("erf")),
     one("Exp", "`exp`", |cx| cx.unary("exp")),
     one("Floor", "`floor`", |cx| cx.unary("floor")),
@@ -89,7 +93,8 @@ pub(super) const OPERATORS: &[Operator] = &[
     one("Where", "`where`", |cx| {
         let (condition, x, y) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
         cx.op("where", &[&condition, &x, &y])
-    }),
+    })
+    .moving(),
     one("Xor", "`logical_xor`", |cx| broadcast(cx, "logical_xor")),
 ];
 

@@ -4,12 +4,12 @@ use ir_core::{DType, Scalar, TensorData};
 
 use super::shape::number;
 use super::{Operator, many, one};
-use crate::importer::{Fault, Value};
+use crate::importer::{Fault, Texts, Value};
 use crate::node::{Cx, attr};
 use crate::tensors::vector;
 
 pub(super) const OPERATORS: &[Operator] = &[
-    one("Constant", "a constant; no texts", constant),
+    one("Constant", "a constant", constant),
     one("ConstantOfShape", "a constant, `full` where it is large, or `dyn.full`", |cx| {
         let shape = cx.input(0)?;
         let value = match cx.tensor("value")? {
@@ -79,9 +79,19 @@ pub(super) const OPERATORS: &[Operator] = &[
 
 fn constant(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
     for name in ["value", "sparse_value"] {
-        if let Some(tensor) = cx.tensor(name)? {
-            return Ok(Value::Constant(tensor));
+        if let Some(value) = cx.tensor_value(name)? {
+            return Ok(value);
         }
+    }
+    if cx.has_attribute("value_string") {
+        return Texts::chosen(
+            &[cx.text("value_string", "")?.to_string()],
+            cx.int_scalar(DType::INT64, 0),
+        );
+    }
+    if let Some(texts) = cx.texts("value_strings")? {
+        let order: Vec<i64> = (0..texts.len() as i64).collect();
+        return Texts::chosen(&texts, cx.int_vector(&order));
     }
     let floats = |values: &[f64], shape: &[i64]| {
         TensorData::from_f64(DType::FLOAT32, shape, values).map_err(|error| error.to_string())
@@ -95,7 +105,7 @@ fn constant(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
     } else if let Some(values) = cx.ints("value_ints")? {
         vector(&values)
     } else {
-        return Err("expected a value of numbers".into());
+        return Err("expected a value".into());
     };
     Ok(Value::Constant(tensor))
 }

@@ -5,6 +5,7 @@ use ir_core::{DType, SmallFloat};
 use super::{Operator, one};
 use crate::importer::{Fault, Value};
 use crate::node::{Cx, attr};
+use crate::texts::TEXT;
 
 pub(super) const OPERATORS: &[Operator] = &[
     one("BitCast", "`reinterpret`, or `cast` of `bool`", |cx| {
@@ -18,18 +19,38 @@ pub(super) const OPERATORS: &[Operator] = &[
             false => cx.op_with("reinterpret", &[&data], attr("dtype", dtype)),
         }
     }),
-    one("Cast", "`cast`, with `clip` to floats of 8 bits; no texts", |cx| {
-        let data = cx.input(0)?;
-        let Some(dtype) = cx.element_type("to")? else {
-            return Err("attribute `to` is missing".into());
-        };
-        converted(cx, &data, dtype)
-    }),
-    one("CastLike", "`cast`, with `clip` to floats of 8 bits; no texts", |cx| {
-        let (data, like) = (cx.input(0)?, cx.input(1)?);
-        let dtype = cx.dtype(&like)?;
-        converted(cx, &data, dtype)
-    }),
+    one(
+        "Cast",
+        "`cast`, with `clip` to floats of 8 bits; no texts from numbers, or numbers from texts",
+        |cx| {
+            let data = cx.input(0)?;
+            let to_texts = cx.int_if("to")? == Some(TEXT);
+            match (matches!(data, Value::Texts(_)), to_texts) {
+                (true, true) => return Ok(data),
+                (true, false) => return Err("expected numbers, found texts".into()),
+                (false, true) => return Err("expected texts, found numbers".into()),
+                (false, false) => {}
+            }
+            let Some(dtype) = cx.element_type("to")? else {
+                return Err("attribute `to` is missing".into());
+            };
+            converted(cx, &data, dtype)
+        },
+    )
+    .reading(),
+    one(
+        "CastLike",
+        "`cast`, with `clip` to floats of 8 bits; no texts from numbers, or numbers from texts",
+        |cx| {
+            let (data, like) = (cx.input(0)?, cx.input(1)?);
+            if let (Value::Texts(_), Value::Texts(_)) = (&data, &like) {
+                return Ok(data);
+            }
+            let dtype = cx.dtype(&like)?;
+            converted(cx, &data, dtype)
+        },
+    )
+    .reading(),
 ];
 
 /// `data` as another element type; what is known about a vector of extents is kept.

@@ -1,16 +1,15 @@
 //! Numbers from sequences of words.
 
+use indexmap::IndexSet;
 use ir_core::{DType, TensorData};
 
 use super::{Operator, one};
 use crate::importer::{Fault, Value};
 use crate::node::{Cx, attr, bounded, few};
 
-pub(super) const OPERATORS: &[Operator] = &[one(
-    "TfIdfVectorizer",
-    "`equal`, `all`, `sum`, `nn.matmul`; words that are integers, known extents",
-    vectorizer,
-)];
+pub(super) const OPERATORS: &[Operator] =
+    &[one("TfIdfVectorizer", "`equal`, `all`, `sum`, `nn.matmul`; known extents", vectorizer)
+        .reading()];
 
 /// Words are counted for each distance that they may be apart.
 const MOST_DISTANCES: i64 = 100;
@@ -26,10 +25,7 @@ struct Words {
 
 impl Words {
     /// Those of each length that the node counts, and the number of columns.
-    fn all(cx: &Cx<'_, '_>) -> Result<(Vec<Words>, i64), Fault> {
-        let Some(pool) = cx.ints("pool_int64s")? else {
-            return Err("expected words that are integers, as `pool_int64s`".into());
-        };
+    fn all(cx: &Cx<'_, '_>, pool: &[i64]) -> Result<(Vec<Words>, i64), Fault> {
         let starts = cx.ints("ngram_counts")?.unwrap_or_default();
         let columns = cx.ints("ngram_indexes")?.unwrap_or_default();
         bounded("ngram_indexes", &columns, 0)?;
@@ -43,7 +39,7 @@ impl Words {
             let words = range.and_then(|(start, end)| pool.get(start..end));
             let Some(words) = words else {
                 let found = (start, end);
-                return Err(format!("expected places in `pool_int64s`, found {found:?}").into());
+                return Err(format!("expected places in the pool of words, found {found:?}").into());
             };
             let count = words.len() / length;
             let own = columns.get(first..first + count);
@@ -66,21 +62,27 @@ impl Words {
         &self,
         cx: &mut Cx<'_, '_>,
         rows: &Value,
-        extent: i64,
+        extent: Option<i64>,
         skip: i64,
     ) -> Result<Option<Value>, Fault> {
         let reach = (self.length as i64 - 1).saturating_mul(skip);
-        let places = extent - reach;
-        if places <= 0 {
+        if extent.is_some_and(|extent| extent <= reach) {
             return Ok(None);
         }
         let mut found: Option<Value> = None;
         for word in 0..self.length {
             let begin = word as i64 * skip;
-            let attrs = attr("begin", vec![begin])
-                .with("end", &vec![begin + places])
-                .with("axes", &vec![1i64]);
-            let part = cx.op_with("strided_slice", &[rows], attrs)?;
+            let end = match (begin - reach, extent) {
+                (_, Some(extent)) => extent + begin - reach,
+                (0, None) => i64::from(i32::MAX),
+                (from_back, None) => from_back,
+            };
+            let attrs =
+                attr("begin", vec![begin]).with("end", &vec![end]).with("axes", &vec![1i64]);
+            let part = match reach {
+                0 => rows.clone(),
+                _ => cx.op_with("strided_slice", &[rows], attrs)?,
+            };
             let part = cx.expand_dims(&part, 2)?;
             let own = self.words.iter().skip(word).step_by(self.length).copied();
             let own = cx.int_vector(&own.collect::<Vec<i64>>());
@@ -97,23 +99,37 @@ impl Words {
 }
 
 fn vectorizer(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
-    let data = cx.input(0)?;
-    let shape = cx.shape(&data)?;
-    let is_row = shape.len() == 1;
-    let (batch, extent) = match *shape.as_slice() {
-        [extent] => (1, extent),
-        [batch, extent] => (batch, extent),
+    let (data, pool) = match (cx.input(0)?, cx.texts("pool_strings")?, cx.ints("pool_int64s")?) {
+        (Value::Texts(texts), Some(pool), _) => {
+            let keys: IndexSet<String> = pool.iter().cloned().collect();
+            let place = |word: &String| keys.get_index_of(word).map_or(-1, |place| place as i64);
+            let pool = pool.iter().map(place).collect();
+            (texts.numbers(cx, &keys.iter().cloned().collect::<Vec<String>>())?, pool)
+        }
+        (Value::Texts(_), None, _) => {
+            return Err("expected words that are texts, as `pool_strings`".into());
+        }
+        (data, _, Some(pool)) => (data, pool),
+        (_, _, None) => return Err("expected words that are integers, as `pool_int64s`".into()),
+    };
+    let is_row = cx.rank(&data)? == 1;
+    let rows = if is_row { cx.expand_dims(&data, 0)? } else { data };
+    let (batch, extent) = match cx.ty(&rows)?.shape[..] {
+        [batch, extent] => (batch.known(), extent.known()),
         _ => {
-            let message = format!("expected a tensor of rank 1 or 2, found extents {shape:?}");
-            return Err(message.into());
+            let found = cx.ty_of(&rows);
+            return Err(format!("expected a tensor of rank 1 or 2, found {found}").into());
         }
     };
-    let rows = cx.reshape(&data, &[batch, extent])?;
+    let Some(batch) = batch else {
+        let found = cx.ty_of(&rows);
+        return Err(Fault::Open(format!("expected a known number of rows, found {found}")));
+    };
     let rows = cx.cast(&rows, DType::INT64)?;
-    let (all, width) = Words::all(cx)?;
+    let (all, width) = Words::all(cx, &pool)?;
     let skips = cx.int("max_skip_count", 0)?;
     bounded("max_skip_count", &[skips], 0)?;
-    let most = skips.saturating_add(1).min(extent);
+    let most = skips.saturating_add(1).min(extent.unwrap_or(i64::MAX));
     if most > MOST_DISTANCES {
         let message = format!("expected at most {MOST_DISTANCES} distances of words, found {most}");
         return Err(message.into());

@@ -22,7 +22,8 @@ pub(super) const OPERATORS: &[Operator] = &[
         let places = cx.op("argwhere", &[&condition])?;
         let places = cx.squeeze(&places, &[1])?;
         cx.op_with("take", &[&data, &places], attr("axis", axis as i64))
-    }),
+    })
+    .moving(),
     one("Gather", "`take`", |cx| {
         let (data, indices) = (cx.input(0)?, cx.input(1)?);
         let rank = cx.rank(&data)?;
@@ -54,18 +55,21 @@ pub(super) const OPERATORS: &[Operator] = &[
             Some(picked) => cx.with_elements(result, picked),
             None => result,
         })
-    }),
+    })
+    .moving(),
     one("GatherElements", "`gather`", |cx| {
         let (data, indices) = (cx.input(0)?, cx.input(1)?);
         let axis = cx.axis(0, cx.rank(&data)?)?;
         cx.op_with("gather", &[&data, &indices], attr("axis", axis as i64))
-    }),
+    })
+    .moving(),
     one("GatherND", "`transpose` of the indices, `gather_nd`", |cx| {
         let (data, indices) = (cx.input(0)?, cx.input(1)?);
         let indices = tuples_first(cx, &indices)?;
         let batch = cx.int("batch_dims", 0)?;
         cx.op_with("gather_nd", &[&data, &indices], attr("batch_dims", batch))
-    }),
+    })
+    .moving(),
     one("NonZero", "`argwhere`, `transpose`, `cast`", |cx| {
         let places = cx.unary("argwhere")?;
         let places = cx.transpose(&places, &[1, 0])?;
@@ -77,7 +81,8 @@ pub(super) const OPERATORS: &[Operator] = &[
         let attrs =
             attr("seq_axis", cx.int("time_axis", 0)?).with("batch_axis", &cx.int("batch_axis", 1)?);
         cx.op_with("reverse_sequence", &[&data, &lengths], attrs)
-    }),
+    })
+    .moving(),
     one("Scatter", "`scatter_elements`", scatter_elements),
     one("ScatterElements", "`scatter_elements`", scatter_elements),
     one("ScatterND", "`transpose` of the indices, `scatter_nd`", |cx| {
@@ -88,7 +93,8 @@ pub(super) const OPERATORS: &[Operator] = &[
     }),
     one("TensorScatter", "`scatter_nd`; known extents", tensor_scatter),
     many("Unique", "`unique`, `dyn.strided_slice`", unique),
-    one("Slice", "`strided_slice`, or `dyn.strided_slice` for bounds that are computed", slice),
+    one("Slice", "`strided_slice`, or `dyn.strided_slice` for bounds that are computed", slice)
+        .moving(),
     one("Trilu", "`trilu`", |cx| {
         let data = cx.input(0)?;
         let diagonal = match cx.optional(1) {

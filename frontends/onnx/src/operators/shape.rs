@@ -2,7 +2,7 @@
 
 use ir_core::{DType, Dim, DimOp, Scalar};
 
-use super::{Operator, many, one};
+use super::{OfTexts, Operator, many, one};
 use crate::importer::{Element, Fault, Value};
 use crate::node::{Cx, all_from_front, attr, bounded, few, from_front};
 
@@ -25,21 +25,25 @@ pub(super) const OPERATORS: &[Operator] = &[
             Some(elements) => cx.with_elements(result, elements.concat()),
             None => result,
         })
-    }),
+    })
+    .moving(),
     one("DepthToSpace", "`nn.depth_to_space`", |cx| {
         let (data, block) = (cx.input(0)?, cx.required_int("blocksize")?);
         let mode = cx.text("mode", "DCR")?.to_string();
         cx.op_with("nn.depth_to_space", &[&data], attr("block_size", block).with("mode", &mode))
-    }),
-    one("Expand", "`broadcast_to`, or a product with ones where the shape is open", expand),
+    })
+    .moving(),
+    one("Expand", "`broadcast_to`, or a product with ones where the shape is open", expand)
+        .moving(),
     one("Flatten", "`reshape`", |cx| {
         let data = cx.input(0)?;
         let rank = cx.rank(&data)?;
         let axis = cx.int("axis", 1)?;
         let axis = if axis == rank as i64 { rank } else { from_front(axis, rank)? };
         flatten(cx, &data, axis)
-    }),
-    one("Identity", "its operand", |cx| cx.input(0)),
+    })
+    .moving(),
+    one("Identity", "its operand", |cx| cx.input(0)).moving(),
     one(
         "Pad",
         "`nn.pad` in the modes constant, edge and reflect; `strided_slice` where it crops; \
@@ -49,7 +53,8 @@ pub(super) const OPERATORS: &[Operator] = &[
     one("Reshape", "`reshape`; `dyn.reshape` where more than one extent is computed", |cx| {
         let data = cx.input(0)?;
         reshape(cx, &data)
-    }),
+    })
+    .moving(),
     one("Shape", "`shape_of`; a constant where the shape is known", |cx| {
         let data = cx.input(0)?;
         let rank = cx.rank(&data)? as i64;
@@ -57,19 +62,22 @@ pub(super) const OPERATORS: &[Operator] = &[
         let (start, end) = (place(cx.int("start", 0)?), place(cx.int("end", rank)?));
         let shape = cx.shape_of(&data)?;
         part(cx, &shape, start, end.max(start))
-    }),
+    })
+    .of_texts(OfTexts::Measure),
     one("Size", "`ndarray_size`; a constant where the shape is known", |cx| {
         let data = cx.input(0)?;
         match cx.ty(&data)?.elements() {
             Some(count) => Ok(cx.int_scalar(DType::INT64, count)),
             None => cx.op_with("ndarray_size", &[&data], attr("dtype", DType::INT64)),
         }
-    }),
+    })
+    .of_texts(OfTexts::Measure),
     one("SpaceToDepth", "`nn.space_to_depth`", |cx| {
         let (data, block) = (cx.input(0)?, cx.required_int("blocksize")?);
         cx.op_with("nn.space_to_depth", &[&data], attr("block_size", block))
-    }),
-    many("Split", "`split`", split),
+    })
+    .moving(),
+    many("Split", "`split`", split).moving(),
     one("Squeeze", "`squeeze`", |cx| {
         let data = cx.input(0)?;
         let ty = cx.ty(&data)?;
@@ -87,20 +95,23 @@ pub(super) const OPERATORS: &[Operator] = &[
             Some(elements) => cx.with_elements(result, elements),
             None => result,
         })
-    }),
+    })
+    .moving(),
     one("Tile", "`tile`, or `dyn.tile` for numbers that are computed", |cx| {
         let (data, repeats) = (cx.input(0)?, cx.input(1)?);
         match cx.known_ints(&repeats) {
             Some(repeats) => cx.op_with("tile", &[&data], attr("reps", repeats)),
             None => cx.op("dyn.tile", &[&data, &repeats]),
         }
-    }),
+    })
+    .moving(),
     one("Transpose", "`transpose`", |cx| {
         let data = cx.input(0)?;
         let rank = cx.rank(&data)? as i64;
         let axes = cx.ints("perm")?.unwrap_or_else(|| (0..rank).rev().collect());
         cx.transpose(&data, &axes)
-    }),
+    })
+    .moving(),
     one("Unsqueeze", "`expand_dims`", |cx| {
         let data = cx.input(0)?;
         let axes = cx.ints_since(13, 1, "axes")?.unwrap_or_default();
@@ -113,7 +124,8 @@ pub(super) const OPERATORS: &[Operator] = &[
             Some(elements) if axes.len() == 1 => cx.with_elements(result, elements),
             _ => result,
         })
-    }),
+    })
+    .moving(),
 ];
 
 /// What is known about a vector: at least its length.

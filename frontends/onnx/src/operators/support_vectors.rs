@@ -5,7 +5,7 @@
 
 use ir_core::DType;
 
-use super::learned::{Transform, label, matrix};
+use super::learned::{Labels, Transform, matrix};
 use super::linear::matmul;
 use super::{Operator, many, one};
 use crate::importer::{Fault, Value};
@@ -15,7 +15,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     many(
         "ai.onnx.ml.SVMClassifier",
         "`nn.matmul` and what the kernel takes, votes by `greater`, `argmax`, `take`; probabilities by a \
-        recursive function; labels that are integers",
+        recursive function",
         classify,
     ),
     one("ai.onnx.ml.SVMRegressor", "`nn.matmul` and what the kernel takes, `add`", |cx| {
@@ -204,9 +204,7 @@ fn pairs(classes: usize) -> Vec<(usize, usize)> {
 const MOST_PAIRS: i64 = 1 << 14;
 
 fn classify(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
-    let Some(labels) = cx.ints("classlabels_ints")?.filter(|labels| !labels.is_empty()) else {
-        return Err("expected labels that are integers, as `classlabels_ints`".into());
-    };
+    let labels = Labels::of(cx, "classlabels_ints")?;
     let of_classes = cx.ints("vectors_per_class")?.unwrap_or_default();
     let transform = Transform::of(cx)?;
     if of_classes.iter().all(|count| *count == 0) {
@@ -227,7 +225,7 @@ fn classify(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
     let machine = Machine::of(cx, vectors)?;
     let scores = machine.pairs(cx, &counts)?;
     let votes = votes(cx, &scores, counts.len())?;
-    let label = label(cx, &votes, &labels)?;
+    let label = labels.of_greatest(cx, &votes)?;
     let of_first = cx.floats("prob_a")?.filter(|all| !all.is_empty());
     let scores = match of_first {
         Some(a) => {
@@ -245,13 +243,13 @@ fn classify(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
 }
 
 /// Classes whose coefficients are those of the features.
-fn linear(cx: &mut Cx<'_, '_>, labels: &[i64], transform: Transform) -> Result<Vec<Value>, Fault> {
+fn linear(cx: &mut Cx<'_, '_>, labels: &Labels, transform: Transform) -> Result<Vec<Value>, Fault> {
     if labels.len() < 2 {
         return Err("expected two labels or more".into());
     }
     let machine = Machine::of(cx, 0)?;
     let scores = machine.products(cx, labels.len() as i64)?;
-    Ok(vec![label(cx, &scores, labels)?, transform.apply(cx, &scores)?])
+    Ok(vec![labels.of_greatest(cx, &scores)?, transform.apply(cx, &scores)?])
 }
 
 /// How many pairs vote for each class: (rows, classes).

@@ -2,7 +2,7 @@
 
 use ir_core::{DType, TensorData};
 
-use super::learned::{Transform, matrix};
+use super::learned::{Labels, Transform, matrix};
 use super::{Operator, many, one};
 use crate::importer::{Fault, Value};
 use crate::node::{Cx, attr, few};
@@ -27,7 +27,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     ),
     many(
         "ai.onnx.ml.TreeEnsembleClassifier",
-        "`take`, `gather`, comparisons and `where` for each level; labels that are integers",
+        "`take`, `gather`, comparisons and `where` for each level",
         classify,
     ),
     one(
@@ -434,9 +434,7 @@ fn of_version_3(cx: &mut Cx<'_, '_>, weights: &str, targets: i64) -> Result<Tree
 
 /// Labels, and the scores of all classes.
 fn classify(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
-    let Some(labels) = cx.ints("classlabels_int64s")? else {
-        return Err("expected labels that are integers, as `classlabels_int64s`".into());
-    };
+    let labels = Labels::of(cx, "classlabels_int64s")?;
     let trees = of_version_3(cx, "class", labels.len() as i64)?;
     let weights = || trees.nodes.iter().flat_map(|node| &node.weights);
     let first = weights().next().map(|(target, _)| *target);
@@ -453,7 +451,7 @@ fn classify(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
         scores = cx.op("add", &[&scores, &base])?;
     }
     if !is_single {
-        let label = super::learned::label(cx, &scores, &labels)?;
+        let label = labels.of_greatest(cx, &scores)?;
         return Ok(vec![label, transform.apply(cx, &scores)?]);
     }
     // Trees that speak of one class of two: its score decides alone.
@@ -463,8 +461,8 @@ fn classify(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
     let half = if are_positive { 0.5 } else { 0.0 };
     let is_second = cx.with_scalar("greater", &own, half)?;
     let is_second = cx.squeeze(&is_second, &[1])?;
-    let both = [labels[1], labels[0]].map(|label| cx.int_scalar(DType::INT64, label));
-    let label = cx.op("where", &[&is_second, &both[0], &both[1]])?;
+    let classes = cx.cast(&is_second, DType::INT64)?;
+    let label = labels.of_classes(cx, classes)?;
     if place == 1 {
         return Ok(vec![label, transform.apply(cx, &scores)?]);
     }

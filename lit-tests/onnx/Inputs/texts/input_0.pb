@@ -1,0 +1,1 @@
+2Ä-b2aba2rose 2a--b-c2中 rose2bBnames

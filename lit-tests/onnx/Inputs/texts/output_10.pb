@@ -1,0 +1,1 @@
+2_Unused2_Unused2eight2_Unused2_Unused2sevenBback

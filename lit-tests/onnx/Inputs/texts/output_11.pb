@@ -1,0 +1,1 @@
+2rose2iris2lily2irisBlabel

@@ -1,0 +1,1 @@
+2Ä-B2ABA2ROSE 2A--B-C2中 ROSEBkept

@@ -1,0 +1,1 @@
+2-b2aba2rose2a--b-c2rose2#Btokens
