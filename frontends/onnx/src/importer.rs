@@ -1,5 +1,6 @@
 //! From graphs to bodies: names, constants, control flow, and the operations in between.
 
+mod gradient;
 mod inputs;
 mod recursion;
 mod texts;
@@ -26,6 +27,7 @@ use crate::texts::TEXT;
 use crate::wire::WireError;
 use crate::{Import, Options, Weights};
 
+use gradient::GRADIENT;
 pub(crate) use recursion::Recursion;
 pub(crate) use texts::Texts;
 
@@ -159,6 +161,8 @@ pub(crate) struct Importer<'a> {
     scopes: Vec<FxHashMap<&'a str, Value>>,
     /// How many graphs are around the innermost one, those that apply a function included.
     depth: usize,
+    /// The graphs around that have gradients of their values.
+    differentiated: Vec<Rc<Graph<'a>>>,
     /// The functions of the model.
     functions: FxHashMap<FunctionKey<'a>, Rc<Function<'a>>>,
     /// What the function that is being computed was given.
@@ -200,6 +204,7 @@ impl<'a> Importer<'a> {
             loc: Loc::UNKNOWN,
             scopes: vec![FxHashMap::default()],
             depth: 0,
+            differentiated: Vec::new(),
             functions: functions.map(|function| (function.key(), Rc::new(function))).collect(),
             call: None,
             elements: FxHashMap::default(),
@@ -338,6 +343,10 @@ impl<'a> Importer<'a> {
     /// a word, so that each problem is reported once.
     fn nodes(&mut self, graph: &Graph<'a>) -> Reported<()> {
         let (mut found, mut is_whole) = (Diagnostics::new(), true);
+        let has_gradients = graph.nodes.iter().any(|node| node.operator() == GRADIENT);
+        if has_gradients {
+            self.differentiated.push(Rc::new(graph.clone()));
+        }
         for node in &graph.nodes {
             if let Err(errors) = self.node_at(node) {
                 found.extend(errors);
@@ -345,6 +354,9 @@ impl<'a> Importer<'a> {
                 let results = node.outputs.iter().filter(|name| !name.is_empty());
                 self.failed.extend(results.copied());
             }
+        }
+        if has_gradients {
+            self.differentiated.pop();
         }
         if is_whole { Ok(()) } else { Err(found) }
     }

@@ -288,6 +288,16 @@ impl<'c, 'a> Cx<'c, 'a> {
         }
     }
 
+    /// A list of names of values.
+    pub(crate) fn names(&self, name: &str) -> Result<Vec<&'a str>, Fault> {
+        let Some(attribute) = self.attribute(name) else { return Ok(vec![]) };
+        let AttributeValue::Strings(values) = &attribute.value else {
+            return Self::wrong(attribute, "strings");
+        };
+        let names = values.iter().map(|bytes| std::str::from_utf8(bytes));
+        names.collect::<Result<_, _>>().or_else(|_| Self::wrong(attribute, "texts in UTF-8"))
+    }
+
     /// A list of texts.
     pub(crate) fn texts(&self, name: &str) -> Result<Option<Vec<String>>, Fault> {
         match self.attribute(name) {
@@ -574,6 +584,16 @@ impl<'c, 'a> Cx<'c, 'a> {
         graphs: [&Graph<'a>; 2],
     ) -> Result<Vec<Value>, Fault> {
         self.importer.branch(condition, graphs)
+    }
+
+    /// The gradient of the value `y` of the graph around the node by its values `xs`.
+    pub(crate) fn gradient(
+        &mut self,
+        xs: Vec<(&'a str, Value)>,
+        others: Vec<(&'a str, Value)>,
+        y: &'a str,
+    ) -> Result<Vec<Value>, Fault> {
+        self.importer.gradient(xs, others, y)
     }
 
     // ---- recursive functions ---------------------------------------------------------------

@@ -1,5 +1,6 @@
 //! The test suite of ONNX itself: what the models of an installed `onnx` wheel give, in the reference
-//! interpreter, against the outputs that they come with.
+//! interpreter and as they run for users, compiled wherever they can be, against the outputs that they
+//! come with.
 //!
 //! `backend_suite.txt` lists the cases that pass; the test fails where one of them does not, and where
 //! another one does: `UPDATE=1` writes the list and the page of the documentation anew. Element types,
@@ -18,10 +19,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ir_core::{Diagnostic, Diagnostics, Registry, TensorData};
+use ir_core::{Diagnostic, Diagnostics, Module, Registry, TensorData};
 use onnx_frontend::{Options, Side, fitted, import_for, map, read_values, summarize};
-use relay::interpreter::{Interpreter, Value, approx_equal};
+use relay::interpreter::{Value, approx_equal};
 use relay::language::OUTPUT_NAMES;
+use runtime::{Argument, BuildOptions, Executor, Program, Runner};
 
 /// The version of the wheel that the list is of.
 const VERSION: &str = "1.22.0";
@@ -110,7 +112,7 @@ fn suite() -> Option<PathBuf> {
 }
 
 fn run_all(cases: &[Case]) -> Vec<Outcome> {
-    let registry = Registry::from([relay_operators::dialect()]);
+    let registry = runtime::registry();
     let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
@@ -182,6 +184,7 @@ fn run_set(
         return Err(found);
     }
     ir_core::verify(&module, registry)?;
+    runtime::expand_grad(&mut module, registry, "main")?;
     let main = module.get("main").expect("models have a function");
     let body = main.body.as_ref().expect("it has a body");
     let mut arguments = Vec::new();
@@ -189,22 +192,62 @@ fn run_set(
         let name = body.name_hint(*param).name.expect("inputs have names");
         let given = inputs.iter().find(|(given, _)| given == name.as_str());
         let missing = || Diagnostic::error("E0730", format!("there is no data for `{name}`"));
-        arguments.push(given.ok_or_else(missing)?.1.clone());
+        let (name, value) = given.ok_or_else(missing)?.clone();
+        arguments.push(Argument { name, value, constant: false });
     }
-    let limits = relay::interpreter::Options { step_limit: Some(MOST_STEPS), ..Default::default() };
-    let interpreter = Interpreter::new(&module, registry).options(limits);
-    let value = interpreter.call("main", arguments)?;
     let names: Vec<String> = main.signature.attrs.value(OUTPUT_NAMES).unwrap_or_default();
-    let results = match names.len() {
-        1 => vec![value],
-        _ => value.as_tuple().unwrap_or_default().to_vec(),
+    for executor in [Executor::Interpreter, Executor::Auto] {
+        let value = run_with(executor, &module, registry, &arguments)?;
+        let results = match names.len() {
+            1 => vec![value],
+            _ => value.as_tuple().unwrap_or_default().to_vec(),
+        };
+        if let Some((what, is_rounding)) = difference(&model, &expected, results)? {
+            return Ok(Some((format!("{executor:?}: {what}"), is_rounding)));
+        }
+    }
+    Ok(None)
+}
+
+/// The value of the module by `executor`.
+fn run_with(
+    executor: Executor,
+    module: &Module,
+    registry: &Registry,
+    arguments: &[Argument],
+) -> Result<Value, Diagnostics> {
+    // What cannot be compiled may go on for ever.
+    let step_limit = (executor == Executor::Interpreter).then_some(MOST_STEPS);
+    let target = runtime::target("c{threads=1}", registry).expect("C is a target");
+    let build = |module: Module, interpret: bool, found: &mut Diagnostics| {
+        let options = BuildOptions { interpret, ..BuildOptions::new(&*target) };
+        Program::build(module, registry, &options, found).map(|(program, _)| program)
     };
+    let runner = Runner {
+        module,
+        registry,
+        function: "main",
+        arguments: arguments.to_vec(),
+        step_limit,
+        profile: None,
+        any_extents: false,
+        build: &build,
+    };
+    runner.run(executor, &mut Diagnostics::new()).map(|ran| ran.value)
+}
+
+/// How `results` differ from those that are `expected`, and whether that is no more than rounding.
+fn difference(
+    model: &[u8],
+    expected: &[(String, Value)],
+    results: Vec<Value>,
+) -> Result<Option<(String, bool)>, Diagnostics> {
     if results.len() != expected.len() {
         let found = format!("{} results, expected {}", results.len(), expected.len());
         return Ok(Some((found, false)));
     }
     let names = expected.iter().map(|(name, _)| name.clone());
-    let results = fitted(&model, names.zip(results).collect())?;
+    let results = fitted(model, names.zip(results).collect())?;
     for ((name, expected), (_, found)) in expected.iter().zip(&results) {
         if let Err(difference) = approx_equal(found, expected, RELATIVE, ABSOLUTE) {
             let is_rounding = approx_equal(found, expected, RELATIVE, ROUNDING).is_ok();
@@ -266,7 +309,7 @@ fn compare_with_list(cases: &[Case], outcomes: &[Outcome]) {
 fn page(cases: &[Case], passed: &BTreeSet<&str>) -> String {
     let mut text = format!(
         "# Conformance with ONNX\n\nGenerated by `frontends/onnx/tests/backend_suite.rs` from the test \
-         suite of the package onnx {VERSION}, whose models\nrun in the reference interpreter. Element \
+         suite of the package onnx {VERSION}, whose models\nrun in the reference interpreter and compiled. Element \
          types, shapes and numbers of outputs are compared strictly, floats\nwithin {ABSOLUTE:e} and \
          {RELATIVE:e} of their size. No model gives a wrong result: what does \
          not\npass is refused, but for two whose sums near 0 are rounded otherwise.\n\n\

@@ -336,6 +336,20 @@ with_data("functions",
           [("one", np.float32(0.25)), ("zero", np.float32(0))], [leaky, last, bounded])
 
 
+# Gradients of what is between two values, somewhere else than where these are; onnxruntime has none.
+def gradient(inputs, outputs, **attributes):
+    return node("Gradient", inputs, outputs, domain="ai.onnx.preview.training", **attributes)
+
+
+pairs = [(name, T.FLOAT, [2]) for name in ("a", "b", "at")]
+save("gradient", [node("Mul", ["a", "b"], ["c"]), node("Mul", ["c", "c"], ["d"]),
+                  gradient(["at", "b"], ["by_a"], xs=["a"], zs=["b"], y="d"),
+                  gradient(["at", "a"], ["by_b", "by_a_of_c"], xs=["b", "a"], y="c"),
+                  gradient(["at"], ["by_c"], xs=["c"], y="d")],
+     pairs, [(name, T.FLOAT, [2]) for name in ("by_a", "by_b", "by_a_of_c", "by_c")])
+np.savez("gradient.npz", **{name: np.array(values, np.float32) for name, values in
+                            [("a", [1, 2]), ("b", [2, 0.5]), ("at", [3, 4])]})
+
 # Texts, of letters of several lengths in UTF-8: moved, compared, joined, split, matched, looked up and labels.
 def lookup(inputs, outputs, **attributes):
     return learned("LabelEncoder", inputs, outputs, **attributes)

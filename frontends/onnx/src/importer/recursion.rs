@@ -91,7 +91,7 @@ impl Importer<'_> {
         Type::tuple(recursion.state.iter().map(|value| self.ty(value)))
     }
 
-    fn call(&mut self, callee: ValueId, arguments: &[Value], result: Type) -> ValueId {
+    pub(super) fn call(&mut self, callee: ValueId, arguments: &[Value], result: Type) -> ValueId {
         let mut operands = vec![callee];
         operands.extend(arguments.iter().map(|value| self.materialize(value)));
         self.insert("relay.call", &operands, &[result], AttrDict::empty(), 0)

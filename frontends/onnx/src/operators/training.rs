@@ -5,6 +5,22 @@ use crate::importer::{Fault, Value};
 use crate::node::Cx;
 
 pub(super) const OPERATORS: &[Operator] = &[
+    many(
+        "ai.onnx.preview.training.Gradient",
+        "`grad` of a function of what is between; nodes without graphs",
+        |cx| {
+            let (names, others) = (cx.names("xs")?, cx.names("zs")?);
+            let mut values = cx.all_inputs()?;
+            let (expected, found) = (names.len() + others.len(), values.len());
+            if expected != found || names.is_empty() {
+                let message = "expected operands for all of `xs` and `zs`, and some `xs`";
+                return Err(format!("{message}, found {found} for {expected}").into());
+            }
+            let others = others.into_iter().zip(values.split_off(names.len())).collect();
+            let y = cx.text("y", "")?;
+            cx.gradient(names.into_iter().zip(values).collect(), others, y)
+        },
+    ),
     many("ai.onnx.preview.training.Adagrad", "`multiply`, `add`, `sqrt`, `divide`", |cx| {
         let decay = cx.float("decay_factor", 0.0)?;
         let epsilon = cx.float("epsilon", 1e-6)?;
