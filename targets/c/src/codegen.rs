@@ -23,6 +23,7 @@ mod math;
 mod names;
 mod plan;
 mod program;
+mod transposes;
 mod values;
 
 use indexmap::{IndexMap, IndexSet};

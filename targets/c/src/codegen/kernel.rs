@@ -20,6 +20,7 @@ use super::layout::{Layout, Variables, is_parallel};
 use super::names::Names;
 use super::plan::Plan;
 use super::ranges::Ranges;
+use super::transposes::Transposes;
 use super::values::Repr;
 
 /// What earlier kernels tell the later ones.
@@ -120,6 +121,7 @@ pub(super) struct Emitter<'a> {
     pub(super) names: Names,
     pub(super) values: FxHashMap<ValueId, Repr>,
     pub(super) buffers: FxHashMap<ValueId, Buffer>,
+    pub(super) transposes: Transposes,
     layout: Layout,
     callees: &'a Callees,
     item: &'a Item,
@@ -196,6 +198,7 @@ pub(super) fn write(
         |call: &Call| callees.known.get(&call.kernel).map_or(0, |known| known.workspace);
     let layout = Layout::of(body, &affine, &ranges, workspace);
     let arms = Arms::of(body, &layout);
+    let transposes = Transposes::of(body, &affine, &ranges, style.vector_bits);
     let mut emitter = Emitter {
         body,
         ranges,
@@ -207,6 +210,7 @@ pub(super) fn write(
         names: Names::default(),
         values: FxHashMap::default(),
         buffers: FxHashMap::default(),
+        transposes,
         layout,
         callees,
         item,
@@ -520,6 +524,7 @@ impl Emitter<'_> {
             _ => {}
         }
         let extent = for_loop.extent;
+        self.transpose_before(op);
         let name = self.index_name(index);
         if let Some(limit) = for_loop.limit {
             let end = self.end(&name, extent, limit);

@@ -29,6 +29,9 @@ impl Emitter<'_> {
         if let Buffer::Variables { names, lanes, .. } = &buffer {
             return Some(self.variable(names, *lanes, &place, dtype));
         }
+        if let Some(column) = self.load_transposed(op, &place, &buffer) {
+            return Some(column);
+        }
         if self.has_vectors(dtype) {
             if self.is_vector(&place) {
                 return Some(Repr::Vector(self.load_vector(&buffer, &place, dtype)));

@@ -1,9 +1,12 @@
 //! Loops without a reduction: elementwise ones, and transposes in square tiles.
 
 use te::loops::Scope;
-use te::schedule::{Axis, Refused, Stage};
+use te::schedule::{Access, Axis, Refused, Stage};
 
 use super::{LINE, Rules, points, reduce};
+
+/// A tile has at most so many rows, which targets transpose in registers.
+const MOST_ROWS: i64 = 16;
 
 impl Rules<'_> {
     /// Elementwise loops: vectors in the innermost, threads on the outermost.
@@ -42,16 +45,26 @@ impl Rules<'_> {
     fn transpose(&mut self, root: Stage) -> bool {
         let axes = self.schedule.axes(root).to_vec();
         let Some((&last, others)) = axes.split_last() else { return false };
-        let tile = self.machine.lanes(self.bits(root) as usize).max(8) as i64;
-        let accesses = self.schedule.accesses(root);
-        let mut strided = accesses.iter().filter_map(|access| {
-            let across = access.steps.get(others.len()).copied().flatten()?;
-            let along = others.iter().position(|axis| {
-                let position = axes.iter().position(|other| other == axis);
-                position.is_some_and(|at| access.steps.get(at) == Some(&Some(1)))
-            })?;
-            (across > 1).then_some((access.tensor, others[along]))
-        });
+        let lanes = self.machine.lanes(self.bits(root) as usize) as i64;
+        let tile = lanes.clamp(8, MOST_ROWS);
+        // Of an index such as `⌊j / 16⌋`, tiles are regular, but not all of the axis.
+        let whole = |axis: &Axis| self.schedule.extent(*axis) % tile == 0;
+        let in_tiles = |position: usize| match whole(&others[position]) {
+            true => self.schedule.accesses_in_vectors(root, position, tile),
+            false => self.schedule.accesses(root),
+        };
+        let by_axis: Vec<Vec<Access>> = (0..others.len()).map(in_tiles).collect();
+        let mut strided =
+            self.schedule.accesses(root).into_iter().enumerate().filter_map(|(number, access)| {
+                let across = access.steps.get(others.len()).copied().flatten()?;
+                let along = (0..others.len()).find(|&position| {
+                    let own = &by_axis[position][number];
+                    let step =
+                        if whole(&others[position]) { own.lane } else { own.steps[position] };
+                    step == Some(1)
+                })?;
+                (across > 1).then_some((access.tensor, others[along]))
+            });
         let Some((tensor, along)) = strided.next() else { return false };
         if strided.next().is_some() || [last, along].iter().any(|a| self.schedule.extent(*a) < tile)
         {

@@ -150,6 +150,53 @@ impl Helpers {
         Expr::call(&name, &[address])
     }
 
+    /// The name of the function that transposes a square tile of `lanes` rows and columns of `elem` in place.
+    ///
+    /// In each of log2(`lanes`) rounds, the rows that are `step` apart exchange blocks of `step` lanes.
+    pub(in crate::codegen) fn transpose(&mut self, elem: DType, lanes: usize) -> String {
+        let vector = self.vector_type(elem, lanes);
+        let name = format!("transpose_{vector}");
+        self.define(name, |helpers, name| {
+            let at = |row: usize| Expr::new(format!("tile + {}", row * lanes), SUM);
+            let mut body = String::new();
+            for row in 0..lanes {
+                let loaded = helpers.load_vector(elem, lanes, &at(row)).text;
+                body += &format!("{vector} row{row} = {loaded}, ");
+                body += &format!("old{row};\n");
+            }
+            for step in (0..lanes.ilog2()).map(|round| 1 << round) {
+                for row in (0..lanes).filter(|row| row & step == 0) {
+                    body += &format!("old{row} = row{row};\n");
+                    let upper = |lane: usize| match lane & step {
+                        0 => lane,
+                        _ => lanes + lane - step,
+                    };
+                    let lower = |lane: usize| match lane & step {
+                        0 => lane + step,
+                        _ => lanes + lane,
+                    };
+                    let other = row + step;
+                    for (target, list) in [
+                        (row, (0..lanes).map(upper).collect()),
+                        (other, (0..lanes).map(lower).collect::<Vec<usize>>()),
+                    ] {
+                        let list: Vec<String> = list.iter().map(ToString::to_string).collect();
+                        let list = list.join(", ");
+                        body += &format!(
+                            "row{target} = __builtin_shufflevector(old{row}, row{other}, {list});\n"
+                        );
+                    }
+                }
+            }
+            for row in 0..lanes {
+                let stored = Expr::atom(format!("row{row}"));
+                let store = helpers.store_vector(false, elem, (elem, lanes), &at(row), &stored);
+                body += &format!("{store};\n");
+            }
+            function("void", name, &format!("{} *tile", storage(elem)), &body)
+        })
+    }
+
     /// The name of the function that halves an index, rounding down.
     pub(in crate::codegen) fn half(&mut self) -> String {
         self.add("int64_t", "half", "int64_t a", "return (a - (a & 1)) / 2;")

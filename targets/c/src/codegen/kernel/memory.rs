@@ -52,7 +52,8 @@ impl Emitter<'_> {
             _ => {
                 let name = self.names.fresh(hint);
                 let elements = shape.iter().product::<i64>().max(1);
-                self.line(&format!("_Alignas(64) {c} {name}[{elements}];"));
+                let zeros = if self.transposes.may_be_partial(buffer) { " = {0}" } else { "" };
+                self.line(&format!("_Alignas(64) {c} {name}[{elements}]{zeros};"));
                 if shape.contains(&0) {
                     // Loops over it are not written.
                     self.line(&format!("(void){name};"));
