@@ -311,8 +311,8 @@ fn casts_between_all_types() {
 #[test]
 fn own_functions_are_accurate() {
     const STEP: usize = 1009;
-    use ScalarOp::{Atan, Erf, Exp, Log, Sigmoid, Tanh};
-    let ops = [Exp, Log, Tanh, Sigmoid, Atan, Erf];
+    use ScalarOp::{Atan, Cos, Erf, Exp, Log, Sigmoid, Sin, Tanh};
+    let ops = [Exp, Log, Tanh, Sigmoid, Atan, Erf, Sin, Cos];
     let numbers: Vec<f64> =
         (0..=u32::MAX).step_by(STEP).map(|bits| f32::from_bits(bits).into()).collect();
     let count = (numbers.len() / 16 * 16) as i64;

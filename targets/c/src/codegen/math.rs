@@ -5,11 +5,11 @@
 //! 2.3 for the logistic function; a test checks it.
 
 use ir_core::DType;
-use target_core::polynomials::{ATAN, ERF, ERF_LOG, EXP, LOG, TANH};
+use target_core::polynomials::{ATAN, COS, ERF, ERF_LOG, EXP, LOG, SIN, TANH};
 use te::scalar::ScalarOp;
 
 use super::expr::{suffix, value};
-use super::helpers::Helpers;
+use super::helpers::{Helpers, Regroup};
 
 /// How the text of a function differs between scalars and vectors.
 struct Form {
@@ -279,6 +279,65 @@ const {float} large = 1.5707964f - (small + 4.371139e-8f);
 const {float} angle = {angle};
 return {signed};"
     )
+}
+
+/// The sine or cosine of vectors of `lanes` floats: in two halves of doubles, in which multiples of a
+/// quarter of a turn up to 2^20 are taken off without loss. Greater numbers are left to the library.
+pub(super) fn sine(helpers: &mut Helpers, op: ScalarOp, lanes: usize) -> String {
+    let half = lanes / 2;
+    let float = helpers.vector_type(DType::FLOAT32, lanes);
+    let int = helpers.vector_type(DType::INT32, lanes);
+    let few = helpers.vector_type(DType::FLOAT32, half);
+    let double = helpers.vector_type(DType::FLOAT64, half);
+    let word = helpers.vector_type(DType::UINT64, half);
+    let polynomial = |coefficients: &[f64]| {
+        let sum = coefficients.iter().rev().map(|c| format!("{c:?}"));
+        sum.reduce(|sum, c| format!("({sum} * square + {c})")).unwrap_or_default()
+    };
+    let (sin, cos) = (polynomial(&SIN), polynomial(&COS));
+    let body = format!(
+        "\
+/* Adding 1.5 * 2^52 leaves the number of quarters in the last bits. */
+const {double} shifted = x * 0.63661977236758134 + 6755399441055744.0;
+const {double} quarters = shifted - 6755399441055744.0;
+const {double} r = x - quarters * 1.5707963267341256 - quarters * 6.077100506506192e-11;
+const {double} square = r * r;
+const {double} sine = r + r * square * {sin};
+const {double} cosine = square * square * {cos} - square * 0.5 + 1.0;
+const {word} turned = ({word})shifted + quarter;
+const {word} odd = -(turned & 1u);
+return ({double})(((({word})cosine & odd) | (({word})sine & ~odd)) ^ ((turned & 2u) << 62));"
+    );
+    let parameters = format!("{double} x, uint64_t quarter");
+    let turned = helpers.add(&double, &format!("sine_{double}"), &parameters, &body);
+    let [low, high] =
+        [Regroup::Low, Regroup::High].map(|part| helpers.regroup(part, DType::FLOAT32, lanes));
+    let join = helpers.regroup(Regroup::Join, DType::FLOAT32, half);
+    let (name, quarter) = if op == ScalarOp::Sin { ("sin", 0) } else { ("cos", 1) };
+    helpers.math = true;
+    let part = |part: &str| {
+        let wide = format!("__builtin_convertvector({part}(x), {double})");
+        format!("__builtin_convertvector({turned}({wide}, {quarter}u), {few})")
+    };
+    let (low, high) = (part(&low), part(&high));
+    let body = format!(
+        "\
+const {int} size = ({int})x & 0x7fffffff;
+int32_t greatest = 0;
+for (int lane = 0; lane < {lanes}; lane++) {{
+    greatest = size[lane] > greatest ? size[lane] : greatest;
+}}
+/* 2^20, infinity, and what is no number. */
+if (greatest >= 0x49800000) {{
+    {float} result;
+    for (int lane = 0; lane < {lanes}; lane++) {{
+        result[lane] = {name}f(x[lane]);
+    }}
+    return result;
+}}
+return {join}({low}, {high});"
+    );
+    helpers.add(&float, &format!("{name}_{float}"), &format!("{float} x"), &body)
 }
 
 fn erf(helpers: &mut Helpers, form: &Form) -> String {

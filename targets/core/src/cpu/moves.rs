@@ -1,5 +1,6 @@
 //! Loops without a reduction: elementwise ones, and transposes in square tiles.
 
+use te::compute::Load;
 use te::loops::Scope;
 use te::schedule::{Access, Axis, Refused, Stage};
 
@@ -23,6 +24,15 @@ impl Rules<'_> {
                 return;
             }
             let streams = self.is_worth_streaming(root);
+            if self.flatten(root) {
+                let outer = self.schedule.loops(root).to_vec();
+                if let [outer @ .., _] = outer.as_slice()
+                    && !outer.is_empty()
+                {
+                    self.parallelize(outer, work);
+                }
+                return;
+            }
             if self.vectorize_last(root) && streams {
                 let _ = self.schedule.stream(root);
             }
@@ -38,6 +48,63 @@ impl Rules<'_> {
             outer.pop();
         }
         self.parallelize(&outer, work);
+    }
+
+    /// Makes one loop, in vectors, of the last dimensions of `root`, where all that it reads lies in memory
+    /// as what it writes, and rows are no whole number of vectors.
+    fn flatten(&mut self, root: Stage) -> bool {
+        let axes = self.schedule.axes(root).to_vec();
+        let extents: Vec<i64> = axes.iter().map(|axis| self.schedule.extent(*axis)).collect();
+        let (Some(&row), bits) = (extents.last(), self.bits(root)) else { return false };
+        let most = self.machine.lanes(bits as usize) as i64;
+        if most < 2 || row % most == 0 {
+            return false;
+        }
+        let accesses = self.schedule.accesses(root);
+        // Whether the dimensions from `first` on are one in what is read, or not read at all.
+        let is_one = |first: usize| {
+            let mut strides = vec![1i64; axes.len()];
+            for axis in (first..axes.len() - 1).rev() {
+                strides[axis] = strides[axis + 1].saturating_mul(extents[axis + 1]);
+            }
+            accesses.iter().all(|access| {
+                let steps = &access.steps[first..axes.len()];
+                let is_same = steps.iter().zip(&strides[first..]).all(|(a, b)| *a == Some(*b));
+                !access.conditional && (is_same || steps.iter().all(|step| *step == Some(0)))
+            })
+        };
+        let first = (0..axes.len() - 1).find(|first| is_one(*first));
+        let Some(first) = first.filter(|first| self.are_places_alone(root, *first)) else {
+            return false;
+        };
+        let total: i64 = extents[first..].iter().product();
+        let Some(lanes) = self.lanes(total, bits) else { return false };
+        let before = self.schedule.clone();
+        let fused = axes[first + 1..]
+            .iter()
+            .try_fold(axes[first], |fused, axis| self.schedule.fuse(fused, *axis));
+        let done = fused.and_then(|fused| {
+            let (_, vector) = self.schedule.split(fused, lanes)?;
+            self.schedule.vectorize(vector)
+        });
+        if done.is_err() {
+            *self.schedule = before;
+        }
+        done.is_ok()
+    }
+
+    /// Whether the indices of `root` from dimension `first` on say where something is read, and nothing else.
+    fn are_places_alone(&self, root: Stage, first: usize) -> bool {
+        let body = self.schedule.body();
+        let op = self.schedule.stage_op(root);
+        let Some(view) = te::compute::Stage::of(body, op) else { return false };
+        // A count is one of a dimension.
+        view.counts.is_empty()
+            && view.blocks(body).iter().all(|(block, range)| {
+                let args = body.block_args(*block).iter().zip(range.clone());
+                args.filter(|(_, axis)| *axis >= first)
+                    .all(|(arg, _)| body.uses(*arg).all(|(user, _)| body.is::<Load>(user)))
+            })
     }
 
     /// Where `root` reads a tensor along another of its dimensions: in square tiles, each of which

@@ -426,6 +426,9 @@ impl Helpers {
         if matches!(op, Exp | Log | Tanh | Sigmoid | Atan | Erf) && dtype == DType::FLOAT32 {
             return math::function(self, op, elem, Some(lanes));
         }
+        if matches!(op, Sin | Cos) && dtype == DType::FLOAT32 && lanes >= 4 {
+            return math::sine(self, op, lanes);
+        }
         let vector = self.vector_type(elem, lanes);
         let mask = self.vector_type(signed(elem), lanes);
         let word = format!("{}x{lanes}", suffix(unsigned(elem)));
