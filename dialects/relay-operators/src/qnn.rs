@@ -177,7 +177,15 @@ impl DefinedQuantization {
 
     /// As [`Quantization::dequantize`], a `float32`.
     fn dequantize(&self, e: &mut Expression<'_>, element: ValueId, i: &[ValueId]) -> ValueId {
-        let shifted = self.shifted(e, element, i);
+        let zero = load_spread(e, &self.zero_point, i, self.axis);
+        // In numbers that vectors hold, and in which the difference is exact.
+        let exact = match (e.dtype(element).bits(), known_integer(e, zero)) {
+            (..=16, Some(zero)) if zero.abs() < 1 << 30 => DType::INT32,
+            (..=32, _) => DType::FLOAT64,
+            _ => DType::INT64,
+        };
+        let (element, zero) = (e.cast(element, exact), e.cast(zero, exact));
+        let shifted = e.sub(element, zero);
         let (shifted, scale) = (e.cast(shifted, DType::FLOAT32), self.scale(e, i));
         e.mul(shifted, scale)
     }
@@ -191,6 +199,12 @@ impl DefinedQuantization {
         let rounded = e.scalar(ScalarOp::Round, &[shifted]);
         e.cast(rounded, DType::INT64)
     }
+}
+
+/// The integer that `value` is known to be.
+fn known_integer(e: &Expression<'_>, value: ValueId) -> Option<i64> {
+    let (_, constant) = e.body.view_def::<Constant>(value)?;
+    constant.value.to_i64().first().copied()
 }
 
 /// One number for all elements of a tensor, or one for every index along an axis.

@@ -299,8 +299,17 @@ impl Helpers {
             let ones = Expr::binary("&", value, &Expr::atom("1"));
             (DType::UINT8, Expr::atom(format!("__builtin_convertvector({}, {bytes})", ones.text)))
         } else if is_half(dtype) {
-            let narrow = self.narrow_half(dtype, lanes);
-            (DType::UINT16, Expr::call(&narrow, &[value]))
+            let (narrow, widen) = (self.narrow_half(dtype, lanes), self.widen_half(dtype, lanes));
+            // What was rounded is there.
+            let rounded = value.text.strip_prefix(&format!("{widen}("));
+            let rounded = rounded.and_then(|text| text.strip_suffix(')')).filter(|t| is_closed(t));
+            (
+                DType::UINT16,
+                match rounded {
+                    Some(rounded) => Expr::atom(rounded.to_string()),
+                    None => Expr::call(&narrow, &[value]),
+                },
+            )
         } else {
             (dtype, value.clone())
         };
@@ -532,6 +541,16 @@ impl Helpers {
     }
 }
 
+/// Whether the parentheses of `text` are pairs, so that those around it are one.
+fn is_closed(text: &str) -> bool {
+    let mut depth = 0i64;
+    let never_below = text.chars().all(|character| {
+        depth += i64::from(character == '(') - i64::from(character == ')');
+        depth >= 0
+    });
+    never_below && depth == 0
+}
+
 /// The instructions for the lesser or greater of `a` and `b`, NaN where `a` is (and where `b` is,
 /// unless it is a `number`), and what says that they are there: GCC does not find them in choices
 /// by masks.
@@ -548,6 +567,15 @@ fn extremum_instruction(
         }
         (true, 8, true) => {
             Some(("defined(__AVX__)", format!("return __builtin_ia32_{base}ps256(b, a);")))
+        }
+        // What is no number keeps `b`, where it is one of both.
+        (true, 4 | 8, false) => {
+            let (bits, name) = if lanes == 4 { ("128", "ps") } else { ("256", "ps256") };
+            let ordered = format!("__builtin_ia32_cmpps{bits}_mask(b, b, 7, (uint8_t)-1)");
+            Some((
+                "defined(__AVX512F__) && defined(__AVX512VL__) && !defined(__clang__)",
+                format!("return __builtin_ia32_{base}{name}_mask(b, a, b, (uint8_t){ordered});"),
+            ))
         }
         (true, 16, _) => {
             let ordered = match number {
