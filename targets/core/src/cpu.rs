@@ -210,6 +210,8 @@ impl Rules<'_> {
             _ if extent >= 4 * most => Some(most),
             _ if dividing >= 4 => Some(dividing),
             _ if extent > most => Some(most),
+            // A vector that is not a whole one, and what is left of the row.
+            _ if extent > 4 => Some(1 << extent.ilog2()),
             _ => None,
         }
     }

@@ -60,21 +60,8 @@ impl Rules<'_> {
         if most < 2 || row % most == 0 {
             return false;
         }
-        let accesses = self.schedule.accesses(root);
-        // Whether the dimensions from `first` on are one in what is read, or not read at all.
-        let is_one = |first: usize| {
-            let mut strides = vec![1i64; axes.len()];
-            for axis in (first..axes.len() - 1).rev() {
-                strides[axis] = strides[axis + 1].saturating_mul(extents[axis + 1]);
-            }
-            accesses.iter().all(|access| {
-                let steps = &access.steps[first..axes.len()];
-                let is_same = steps.iter().zip(&strides[first..]).all(|(a, b)| *a == Some(*b));
-                !access.conditional && (is_same || steps.iter().all(|step| *step == Some(0)))
-            })
-        };
-        let first = (0..axes.len() - 1).find(|first| is_one(*first));
-        let Some(first) = first.filter(|first| self.are_places_alone(root, *first)) else {
+        let Some(first) = (0..axes.len() - 1).find(|first| self.are_one(root, &extents, *first))
+        else {
             return false;
         };
         let total: i64 = extents[first..].iter().product();
@@ -93,11 +80,42 @@ impl Rules<'_> {
         done.is_ok()
     }
 
-    /// Whether the indices of `root` from dimension `first` on say where something is read, and nothing else.
-    fn are_places_alone(&self, root: Stage, first: usize) -> bool {
+    /// Whether the dimensions from `first` on are one in all that `root` and what is inlined in it read, or
+    /// not read at all, and say nothing else than where that is. `extents` are those of `root`.
+    fn are_one(&self, root: Stage, extents: &[i64], first: usize) -> bool {
+        let mut strides = vec![1i64; extents.len()];
+        for axis in (first..extents.len() - 1).rev() {
+            strides[axis] = strides[axis + 1].saturating_mul(extents[axis + 1]);
+        }
+        let (mut pending, mut seen) = (vec![root], vec![root]);
+        while let Some(stage) = pending.pop() {
+            if self.spatial(stage) != extents || !self.are_places_alone(stage, first) {
+                return false;
+            }
+            for access in self.schedule.accesses(stage) {
+                let steps = &access.steps[first..extents.len()];
+                let is_read = steps.iter().any(|step| *step != Some(0));
+                let is_same = steps.iter().zip(&strides[first..]).all(|(a, b)| *a == Some(*b));
+                if access.conditional || is_read && !is_same {
+                    return false;
+                }
+                let inlined = self.schedule.stage_of(access.tensor);
+                let inlined = inlined.filter(|stage| self.schedule.is_inline(*stage));
+                if let Some(inlined) = inlined.filter(|stage| is_read && !seen.contains(stage)) {
+                    seen.push(inlined);
+                    pending.push(inlined);
+                }
+            }
+        }
+        true
+    }
+
+    /// Whether the indices of `stage` from dimension `first` on say where something is read, and nothing else.
+    fn are_places_alone(&self, stage: Stage, first: usize) -> bool {
         let body = self.schedule.body();
-        let op = self.schedule.stage_op(root);
-        let Some(view) = te::compute::Stage::of(body, op) else { return false };
+        let Some(view) = te::compute::Stage::of(body, self.schedule.stage_op(stage)) else {
+            return false;
+        };
         // A count is one of a dimension.
         view.counts.is_empty()
             && view.blocks(body).iter().all(|(block, range)| {
