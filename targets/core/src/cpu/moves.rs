@@ -2,6 +2,7 @@
 
 use te::compute::Load;
 use te::loops::Scope;
+use te::scalar::{Constant, ScalarOp};
 use te::schedule::{Access, Axis, Refused, Stage};
 
 use super::{LINE, Rules, points, reduce};
@@ -24,7 +25,7 @@ impl Rules<'_> {
                 return;
             }
             let streams = self.is_worth_streaming(root);
-            if self.flatten(root) {
+            if self.repeat(root) || self.flatten(root) {
                 let outer = self.schedule.loops(root).to_vec();
                 if let [outer @ .., _] = outer.as_slice()
                     && !outer.is_empty()
@@ -48,6 +49,52 @@ impl Rules<'_> {
             outer.pop();
         }
         self.parallelize(&outer, work);
+    }
+
+    /// Makes two loops of each dimension of `root` that reads something over and over, such as `x[j mod 100]`:
+    /// the repetitions, and what is repeated, which is regular. The last of these is taken in vectors.
+    fn repeat(&mut self, root: Stage) -> bool {
+        let axes = self.schedule.axes(root).to_vec();
+        let periods: Vec<Option<i64>> =
+            (0..axes.len()).map(|position| self.period(root, position)).collect();
+        let (Some(Some(period)), bits) = (periods.last().copied(), self.bits(root)) else {
+            return false;
+        };
+        let accesses = self.schedule.accesses_in_vectors(root, axes.len() - 1, period);
+        let is_vector = |access: &Access| matches!(access.lane, Some(0 | 1));
+        let Some(lanes) = self.lanes(period, bits).filter(|_| accesses.iter().all(is_vector))
+        else {
+            return false;
+        };
+        let before = self.schedule.clone();
+        let done = axes.iter().zip(&periods).try_fold(None, |inner, (axis, period)| match period {
+            Some(period) => self.schedule.split(*axis, *period).map(|(_, repeated)| Some(repeated)),
+            None => Ok(inner),
+        });
+        let done = done.and_then(|last| {
+            let (_, vector) = self.schedule.split(last.unwrap_or(axes[axes.len() - 1]), lanes)?;
+            self.schedule.vectorize(vector)
+        });
+        if done.is_err() {
+            *self.schedule = before;
+        }
+        done.is_ok()
+    }
+
+    /// The number of indices after which what `root` reads along a dimension is the same again.
+    fn period(&self, root: Stage, position: usize) -> Option<i64> {
+        let body = self.schedule.body();
+        let view = te::compute::Stage::of(body, self.schedule.stage_op(root))?;
+        let extent = *view.shape.get(position).filter(|_| view.counts.is_empty())?;
+        let [(block, _)] = view.blocks(body)[..] else { return None };
+        let index = *body.block_args(block).get(position)?;
+        body.uses(index).find_map(|(user, operand)| {
+            let is_rest = ScalarOp::of(body.op_name(user)) == Some(ScalarOp::FloorMod);
+            let constant = body.view_def::<Constant>(body.operand(user, 1));
+            let (_, period) = constant.filter(|_| is_rest && operand == 0)?;
+            let period = *period.value.to_i64().first()?;
+            (period > 1 && period < extent && extent % period == 0).then_some(period)
+        })
     }
 
     /// Makes one loop, in vectors, of the last dimensions of `root`, where all that it reads lies in memory
