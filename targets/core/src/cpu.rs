@@ -208,6 +208,7 @@ impl Rules<'_> {
             _ if most < 2 => None,
             _ if dividing * 2 >= most && dividing >= 2 => Some(dividing),
             _ if extent >= 4 * most => Some(most),
+            _ if extent > most && dividing * 4 <= most => Some(most),
             _ if dividing >= 4 => Some(dividing),
             _ if extent > most => Some(most),
             // A vector that is not a whole one, and what is left of the row.

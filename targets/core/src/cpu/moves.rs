@@ -88,13 +88,16 @@ impl Rules<'_> {
         let extent = *view.shape.get(position).filter(|_| view.counts.is_empty())?;
         let [(block, _)] = view.blocks(body)[..] else { return None };
         let index = *body.block_args(block).get(position)?;
-        body.uses(index).find_map(|(user, operand)| {
-            let is_rest = ScalarOp::of(body.op_name(user)) == Some(ScalarOp::FloorMod);
-            let constant = body.view_def::<Constant>(body.operand(user, 1));
-            let (_, period) = constant.filter(|_| is_rest && operand == 0)?;
-            let period = *period.value.to_i64().first()?;
-            (period > 1 && period < extent && extent % period == 0).then_some(period)
-        })
+        let rests = body.uses(index).filter(|(user, operand)| {
+            *operand == 0 && ScalarOp::of(body.op_name(*user)) == Some(ScalarOp::FloorMod)
+        });
+        let periods = rests.filter_map(|(rest, _)| {
+            let (_, period) = body.view_def::<Constant>(body.operand(rest, 1))?;
+            period.value.to_i64().first().copied()
+        });
+        let mut periods =
+            periods.filter(|period| (2..extent).contains(period) && extent % period == 0);
+        periods.next()
     }
 
     /// Makes one loop, in vectors, of the last dimensions of `root`, where all that it reads lies in memory
