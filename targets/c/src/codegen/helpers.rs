@@ -7,7 +7,7 @@ mod vector;
 
 use indexmap::IndexMap;
 use ir_core::DType;
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use super::expr::{Expr, literal};
 use super::ranges::Range;
@@ -49,6 +49,11 @@ fn function(result: &str, name: &str, parameters: &str, body: &str) -> String {
         })
         .collect();
     format!("static inline {result} {name}({parameters})\n{{\n{body}}}\n")
+}
+
+/// The names and keywords of `text`, and all else that is like them.
+pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
 }
 
 impl Helpers {
@@ -102,6 +107,25 @@ impl Helpers {
             self.functions.insert(name.clone(), definition);
         }
         name
+    }
+
+    /// Forgets the functions that neither `text` nor one that it calls calls: how a value is written depends on
+    /// who takes it.
+    pub(super) fn retain_called(&mut self, text: &str) {
+        let all = std::mem::take(&mut self.functions);
+        let named = |text: &str, called: &mut FxHashSet<usize>| {
+            called.extend(words(text).filter_map(|word| all.get_index_of(word)));
+        };
+        let mut called = FxHashSet::default();
+        named(text, &mut called);
+        // Callers come after what they call.
+        for (index, definition) in all.values().enumerate().rev() {
+            if called.contains(&index) {
+                named(definition, &mut called);
+            }
+        }
+        let kept = all.iter().enumerate().filter(|(index, _)| called.contains(index));
+        self.functions = kept.map(|(_, (name, text))| (name.clone(), text.clone())).collect();
     }
 
     /// A literal of `dtype`.

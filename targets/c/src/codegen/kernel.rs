@@ -15,7 +15,7 @@ use super::affine::{Affine, Linear};
 use super::arms::Arms;
 use super::cuts::cuts;
 use super::expr::{Expr, SUM, storage};
-use super::helpers::Helpers;
+use super::helpers::{Helpers, words};
 use super::layout::{Layout, Variables, is_parallel};
 use super::names::Names;
 use super::plan::Plan;
@@ -268,6 +268,8 @@ impl Emitter<'_> {
         let text = format!("{}{attribute}{prototype}\n{{\n{out}}}\n", self.functions);
         let text = format!("{}{}", self.constants, without_unused(&text));
         let workspace = self.layout.bytes;
+        let mut helpers = std::mem::take(&mut self.helpers);
+        helpers.retain_called(&text);
         Written {
             text,
             prototype,
@@ -280,7 +282,7 @@ impl Emitter<'_> {
             takes_threads: self.threads.is_some(),
             is_external: false,
             callees: body.walk().filter_map(|op| Some(body.view::<Call>(op)?.kernel)).collect(),
-            helpers: std::mem::take(&mut self.helpers),
+            helpers,
         }
     }
 
@@ -642,11 +644,6 @@ impl Emitter<'_> {
         }
         self.line(&format!("{}({});", callee.symbol, arguments.join(", ")));
     }
-}
-
-/// The names in a text.
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
 }
 
 /// `text` without the variables that nothing uses: whether a value is written out depends on how

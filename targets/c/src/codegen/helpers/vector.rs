@@ -161,35 +161,32 @@ impl Helpers {
             let mut body = String::new();
             for row in 0..lanes {
                 let loaded = helpers.load_vector(elem, lanes, &at(row)).text;
-                body += &format!("{vector} row{row} = {loaded}, ");
-                body += &format!("old{row};\n");
+                body += &format!("const {vector} row0_{row} = {loaded};\n");
             }
-            for step in (0..lanes.ilog2()).map(|round| 1 << round) {
-                for row in (0..lanes).filter(|row| row & step == 0) {
-                    body += &format!("old{row} = row{row};\n");
-                    let upper = |lane: usize| match lane & step {
-                        0 => lane,
-                        _ => lanes + lane - step,
+            let rounds = lanes.ilog2() as usize;
+            for round in 0..rounds {
+                let step = 1 << round;
+                for row in 0..lanes {
+                    // Of the rows of a pair, the first keeps the first block of each two, and gets that of the
+                    // other row for the second; the other way round for the second row.
+                    let first = row & !step;
+                    let lane = |lane: usize| match (row & step == 0, lane & step == 0) {
+                        (true, true) => lane,
+                        (true, false) => lanes + lane - step,
+                        (false, true) => lane + step,
+                        (false, false) => lanes + lane,
                     };
-                    let lower = |lane: usize| match lane & step {
-                        0 => lane + step,
-                        _ => lanes + lane,
-                    };
-                    let other = row + step;
-                    for (target, list) in [
-                        (row, (0..lanes).map(upper).collect()),
-                        (other, (0..lanes).map(lower).collect::<Vec<usize>>()),
-                    ] {
-                        let list: Vec<String> = list.iter().map(ToString::to_string).collect();
-                        let list = list.join(", ");
-                        body += &format!(
-                            "row{target} = __builtin_shufflevector(old{row}, row{other}, {list});\n"
-                        );
-                    }
+                    let list: Vec<String> = (0..lanes).map(|at| lane(at).to_string()).collect();
+                    body += &format!(
+                        "const {vector} row{}_{row} = __builtin_shufflevector(row{round}_{first}, row{round}_{}, {});\n",
+                        round + 1,
+                        first + step,
+                        list.join(", ")
+                    );
                 }
             }
             for row in 0..lanes {
-                let stored = Expr::atom(format!("row{row}"));
+                let stored = Expr::atom(format!("row{rounds}_{row}"));
                 let store = helpers.store_vector(false, elem, (elem, lanes), &at(row), &stored);
                 body += &format!("{store};\n");
             }
