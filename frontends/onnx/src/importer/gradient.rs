@@ -66,7 +66,7 @@ fn between<'a>(
     let mut nodes = Vec::new();
     for node in graph.nodes.iter().rev() {
         let makes = |name: &&str| wanted.contains(name) && !given.contains(name);
-        if !node.outputs.iter().any(|name| makes(&name)) {
+        if !node.outputs.iter().any(makes) {
             continue;
         }
         // What the graphs inside of a node take from around them would count as constant.
