@@ -183,7 +183,7 @@ impl Emitter<'_> {
     }
 
     /// The element at `place`, or at one lane of it, as a number to compute with.
-    fn element(&mut self, buffer: &Buffer, place: &Linear, dtype: DType) -> Expr {
+    pub(super) fn element(&mut self, buffer: &Buffer, place: &Linear, dtype: DType) -> Expr {
         let index = self.index(place);
         let stored = Expr::element(buffer.name(), &index);
         if dtype.is_bool() {

@@ -77,13 +77,15 @@ impl Transposes {
                 ([(index, 1)], Some(of_loop)) => (*index, of_loop),
                 _ => return,
             };
-            let is_column = place.step == tile.width && place.constant % tile.width == 0;
+            let lanes = type_of(body, body.result(user, 0)).lanes();
+            let step = if lanes == 1 { 0 } else { tile.width };
+            let is_column = place.step == step && place.constant % tile.width == 0;
             let is_index = body.block_args(body.region_block(of_loop, 0)).first() == Some(&index);
             if !is_column || !is_index || *around.get_or_insert(of_loop) != of_loop {
                 return;
             }
             loads.push(user);
-            rows += i64::from(type_of(body, body.result(user, 0)).lanes());
+            rows += i64::from(lanes);
         }
         let Some(around) = around else { return };
         let Some(view) = body.view::<For>(around) else { return };
@@ -91,7 +93,11 @@ impl Transposes {
         let is_inside = |op: &OpId| {
             std::iter::successors(Some(*op), |op| enclosing(body, *op)).any(|op| op == around)
         };
-        if view.limit.is_some() || view.extent > tile.width || stores.iter().any(is_inside) {
+        // The loop runs once for each tile, which is not written again afterwards to be read.
+        let of_tile = body.defining_op(tile.buffer).map(|alloc| body.op_block(alloc));
+        let is_once = of_tile == Some(body.op_block(around));
+        let fits = view.limit.is_none() && (2..=tile.width).contains(&view.extent);
+        if !fits || !is_once || stores.iter().any(is_inside) {
             return;
         }
         // What is read was written.
@@ -137,8 +143,12 @@ impl Emitter<'_> {
     ) -> Option<Repr> {
         let width = *self.transposes.loads.get(&load)?;
         let terms = place.terms.iter().map(|(value, _)| (*value, width)).collect();
-        let row = Linear { terms, step: 1, constant: place.constant / width };
         let dtype = self.dtype(self.body.result(load, 0));
+        let step = i64::from(dtype.lanes() > 1);
+        let row = Linear { terms, step, constant: place.constant / width };
+        if dtype.lanes() == 1 {
+            return Some(Repr::Scalar(self.element(buffer, &row, dtype)));
+        }
         let (elem, lanes) = self.natural(dtype);
         let mut pieces = Vec::new();
         for piece in 0..dtype.lanes() as usize / lanes {
