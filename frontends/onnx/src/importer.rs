@@ -29,7 +29,7 @@ use crate::{Import, Options, Weights};
 
 use gradient::GRADIENT;
 pub(crate) use recursion::Recursion;
-pub(crate) use texts::Texts;
+pub(crate) use texts::{Texts, count as count_texts};
 
 /// Results of at most this many elements are computed while a model is imported: shapes and what
 /// they are made from.

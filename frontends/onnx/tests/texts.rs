@@ -165,6 +165,22 @@ fn refused(node: Message) -> String {
 }
 
 #[test]
+fn texts_are_as_many_as_have_places() {
+    let many = |shape: &[&str]| {
+        let nodes = vec![node("Identity", &["x"], &["y"])];
+        let file = model(20, graph(nodes, vec![value("x", STRING, shape)], &["y"], vec![]));
+        let dims = BTreeMap::from([(format!("x.{}", shape.len()), 4)]);
+        let found = import_with(&file, &Options { dims, ..Options::default() });
+        found.err().map(|found| found[0].message.clone()).unwrap_or_default()
+    };
+    for shape in [&["9223372036854775807", "2"][..], &["1000000000"]] {
+        let error = many(shape);
+        assert!(error.contains("expected at most 4194304 texts"), "{error}");
+    }
+    assert_eq!(many(&["2", "0"]), "");
+}
+
+#[test]
 fn what_wants_numbers_refuses_texts() {
     let refusals = [
         node("Relu", &["x"], &["y"]),

@@ -7,6 +7,9 @@ use ir_core::{AttrDict, DType, Scalar, TensorData};
 use super::{Importer, Value};
 use crate::tensors::vector;
 
+/// More texts have no places, which are constants.
+const MOST_TEXTS: i64 = 1 << 22;
+
 /// A tensor of texts. What only moves texts changes their places, not the texts.
 #[derive(Clone, Debug)]
 pub(crate) struct Texts {
@@ -17,13 +20,21 @@ pub(crate) struct Texts {
 }
 
 impl Texts {
-    /// A tensor of `shape`, the rows of which are its elements in order.
+    /// A tensor of `shape`, the rows of which are its elements in order. The error is a message.
     pub(crate) fn in_order(rows: Value, shape: &[i64]) -> Result<Texts, String> {
-        let count = shape.iter().product();
-        let places = vector(&(0..count).collect::<Vec<i64>>());
+        let places = vector(&(0..count(shape)?).collect::<Vec<i64>>());
         let places = places.reshaped(shape).map_err(|error| error.to_string())?;
         Ok(Texts { rows, places: Value::Constant(places) })
     }
+}
+
+/// How many texts a tensor of `shape` has, or characters a row, each of which has a place. The error is a
+/// message.
+pub(crate) fn count(shape: &[i64]) -> Result<i64, String> {
+    let count = shape.iter().try_fold(1i64, |count, extent| count.checked_mul(*extent));
+    count.filter(|count| (0..=MOST_TEXTS).contains(count)).ok_or_else(|| {
+        format!("expected at most {MOST_TEXTS} texts or characters of one, found extents {shape:?}")
+    })
 }
 
 impl Importer<'_> {
@@ -37,8 +48,7 @@ impl Importer<'_> {
         let Some((&length, shape)) = shape.split_last() else {
             return Err("expected code points of texts, found a scalar".to_string());
         };
-        let count = shape.iter().try_fold(1i64, |count, extent| count.checked_mul(*extent));
-        let count = count.ok_or("expected fewer texts")?;
+        let count = count(shape)?;
         let rows = match value {
             Value::Constant(tensor) => {
                 let rows = tensor.reshaped(&[count, length]).map_err(|error| error.to_string())?;

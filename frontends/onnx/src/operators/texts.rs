@@ -17,8 +17,8 @@ use rustc_hash::FxHashMap;
 
 use super::vision::first_rows;
 use super::{Operator, many, one};
-use crate::importer::{Fault, Texts, Value};
-use crate::node::{Cx, attr, attrs, few};
+use crate::importer::{Fault, Texts, Value, count_texts};
+use crate::node::{Cx, attr, attrs};
 
 pub(super) const OPERATORS: &[Operator] = &[
     one(
@@ -71,7 +71,7 @@ impl Rows {
     /// The elements of `texts` in order.
     fn of(cx: &mut Cx<'_, '_>, texts: &Texts) -> Result<(Rows, Vec<i64>), Fault> {
         let shape = cx.shape(&texts.places)?;
-        let count: i64 = shape.iter().product();
+        let count = count_texts(&shape)?;
         let places = cx.reshape(&texts.places, &[count])?;
         let points = cx.op_with("take", &[&texts.rows, &places], attr("axis", 0i64))?;
         Ok((Rows::new(cx, points)?, shape))
@@ -210,9 +210,23 @@ fn broadcast(a: &[i64], b: &[i64]) -> Result<Vec<i64>, Fault> {
     joined.collect()
 }
 
+/// So many code points are gigabytes of what is computed of them.
+const MOST_POINTS: i64 = 1 << 28;
+
+/// Refuses as many code points as the product of `extents`, where that is no reasonable number.
+fn fits(extents: &[i64]) -> Result<(), Fault> {
+    let points = extents.iter().try_fold(1i64, |points, extent| points.checked_mul(*extent));
+    match points.is_some_and(|points| points <= MOST_POINTS) {
+        true => Ok(()),
+        false => {
+            Err(format!("expected at most {MOST_POINTS} code points, found {extents:?}").into())
+        }
+    }
+}
+
 /// Columns `0` to `count`, as `(1, count)`.
 fn columns(cx: &mut Cx<'_, '_>, count: i64) -> Result<Value, Fault> {
-    let columns = cx.int_vector(&(0..count).collect::<Vec<i64>>());
+    let columns = cx.int_vector(&(0..count_texts(&[count])?).collect::<Vec<i64>>());
     cx.reshape(&columns, &[1, count])
 }
 
@@ -231,7 +245,7 @@ fn concatenated(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
     }
     let [a, b] = &sides[..] else { return Err("expected two operands".into()) };
     let all = a.length.saturating_add(b.length);
-    few("code points", &[a.count, all])?;
+    fits(&[a.count, all])?;
     // Behind both, a column of zeros, which what is behind the texts is taken from.
     let both = cx.concatenate(&[a.points.clone(), b.points.clone()], 1)?;
     let both = cx.lengthened(&both, all + 1)?;
@@ -517,7 +531,8 @@ impl Parts {
         limit: Option<i64>,
     ) -> Result<(Value, Value), Fault> {
         let length = rows.length - 1;
-        few("code points", &[rows.count, self.most, rows.length])?;
+        fits(&[rows.count, self.most, rows.length])?;
+        count_texts(&[rows.count, self.most])?;
         let first = at_most(cx, &self.before, self.most)?;
         let mut end = at_most(cx, &self.until, self.most)?;
         let order = columns(cx, self.most)?;
@@ -531,7 +546,7 @@ impl Parts {
         end = cx.op("where", &[&is_there, &end, &zero])?;
         // What is behind the end of a part is the zero behind the text.
         let (first, end) = (cx.expand_dims(&first, 2)?, cx.expand_dims(&end, 2)?);
-        let column = cx.int_vector(&(0..length).collect::<Vec<i64>>());
+        let column = columns(cx, length)?;
         let from = cx.op("add", &[&first, &column])?;
         let is_inside = cx.op("less", &[&from, &end])?;
         let nothing = cx.int_scalar(DType::INT64, length);
