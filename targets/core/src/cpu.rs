@@ -19,8 +19,10 @@
 //! What a root stage reads of another one slice by slice, such as picture by picture, is computed so within
 //! its outermost loop where slices stay in a cache and all of them do not.
 //!
-//! Root stages that read across rows (transposes) go through *square tiles*. Those that are larger
-//! than all caches, and no products, are stored past them.
+//! Root stages that read across rows (transposes) go through *square tiles*, which targets transpose in
+//! registers. Elementwise ones whose rows are no whole vectors are one loop over all dimensions that lie in
+//! memory as one, and those that read something over and over copy it in rows. Those that are larger than
+//! all caches, and no products, are stored past them.
 //!
 //! Of several results, the last one is the root stage of those before it that have its shape, or
 //! are rows or numbers of its rows: they are computed in its loops, where its vectors, tiles or
@@ -256,12 +258,15 @@ impl Rules<'_> {
 
     /// Whether `stage` is larger than all caches, and its vectors lie where whole ones do.
     fn is_worth_streaming(&self, stage: Stage) -> bool {
-        let bits = self.bits(stage);
-        let bytes = points(self.schedule, stage).saturating_mul(i64::from(bits) / 8);
         // What has no dimensions is one number.
         let row = self.spatial(stage).last().copied().unwrap_or(1);
-        let whole = self.lanes(row, bits).is_some_and(|lanes| row % lanes == 0);
-        whole && bytes > self.machine.caches[2] as i64
+        let whole = self.lanes(row, self.bits(stage)).is_some_and(|lanes| row % lanes == 0);
+        whole && self.is_larger_than_caches(stage)
+    }
+
+    fn is_larger_than_caches(&self, stage: Stage) -> bool {
+        let bytes = i64::from(self.bits(stage)) / 8;
+        points(self.schedule, stage).saturating_mul(bytes) > self.machine.caches[2] as i64
     }
 
     /// Lanes for a loop of `extent` iterations over root axis `position` of `stages`, whose

@@ -120,10 +120,14 @@ impl Rules<'_> {
         let fused = axes[first + 1..]
             .iter()
             .try_fold(axes[first], |fused, axis| self.schedule.fuse(fused, *axis));
+        let is_whole = total % lanes == 0;
         let done = fused.and_then(|fused| {
             let (_, vector) = self.schedule.split(fused, lanes)?;
             self.schedule.vectorize(vector)
         });
+        if done.is_ok() && is_whole && self.is_larger_than_caches(root) {
+            let _ = self.schedule.stream(root);
+        }
         if done.is_err() {
             *self.schedule = before;
         }
