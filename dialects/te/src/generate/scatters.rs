@@ -40,6 +40,8 @@ impl Generator {
             Change::Sum => (updates + 1) as f64,
             Change::Replace | Change::Max => 1.0,
         };
+        // Sums of as many ones fit.
+        let dtype = if capacity(dtype) < most { DType::INT32 } else { dtype };
         let made = RefCell::new(Bounds::whole(0.0));
         let Generator { random, builder, sources, .. } = self;
         let shared = RefCell::new((random, &mut *sources));

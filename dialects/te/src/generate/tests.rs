@@ -41,6 +41,11 @@ proptest::proptest! {
 }
 
 #[test]
+fn sums_of_updates_fit() {
+    check(10_080_005_152_775_242_986, &Options::default());
+}
+
+#[test]
 fn a_seed_is_one_function() {
     let options = Options::default();
     for seed in 0..20 {
