@@ -202,8 +202,9 @@ impl<'a> Extent<'a> {
         if number < 0 { Extent::Unknown } else { Extent::Known(number) }
     }
 
+    /// Some exporters call all that they do not know `?`, though no two of these need be equal.
     fn of_name(name: &'a str) -> Extent<'a> {
-        if name.is_empty() { Extent::Unknown } else { Extent::Named(name) }
+        if matches!(name, "" | "?") { Extent::Unknown } else { Extent::Named(name) }
     }
 
     /// By what name the extent of `axis` of the input `input` may be given: its own, or one that

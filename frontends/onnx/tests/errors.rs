@@ -189,11 +189,14 @@ fn extents_that_must_be_known_can_be_set() {
 #[test]
 fn extents_without_names_can_be_set() {
     let nodes = vec![node("Squeeze", &["x"], &["y"])];
-    let file = model(17, graph(nodes, vec![value("x", FLOAT, &["", "-1", "3"])], &["y"], vec![]));
+    let file = model(
+        17,
+        graph(nodes, vec![value("x", FLOAT, &["", "-1", "?", "?", "3"])], &["y"], vec![]),
+    );
     insta::assert_snapshot!(error(&file), @r#"
-    E0803 Squeeze `y_node`: expected known extents, found Tensor[(?, ?, 3), float32]
+    E0803 Squeeze `y_node`: expected known extents, found Tensor[(?, ?, ?, ?, 3), float32]
     the node stands at byte 10
-    give the extents that the model names numbers, as in --dim 'x.0=1' --dim 'x.1=1'
+    give the extents that the model names numbers, as in --dim 'x.0=1' --dim 'x.1=1' --dim 'x.2=1' --dim 'x.3=1'
     "#);
 }
 
