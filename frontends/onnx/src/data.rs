@@ -294,7 +294,7 @@ impl<'g, 'a> Keys<'g, 'a> {
 ///
 /// # Errors
 /// Diagnostics where the bytes are no model, or what it says are texts are none.
-pub fn fitted(
+pub fn fit_texts(
     model: &[u8],
     values: Vec<(String, Value)>,
 ) -> Result<Vec<(String, Value)>, Diagnostics> {

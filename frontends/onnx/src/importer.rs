@@ -312,8 +312,8 @@ impl<'a> Importer<'a> {
     pub(crate) fn load_value(&mut self, tensor: &Tensor<'a>) -> Result<Value, String> {
         match tensor.data_type {
             TEXT => {
-                let texts = crate::texts::load(self.file, tensor)?;
-                self.constant_texts(texts)
+                let points = crate::texts::load(self.file, tensor)?;
+                self.texts(&Value::Constant(points))
             }
             _ => Ok(Value::Constant(self.load(tensor)?)),
         }
@@ -371,12 +371,7 @@ impl<'a> Importer<'a> {
             Fault::Reported(found) => found,
             Fault::Message(message) => node_error(node, message).into(),
             Fault::Open(message) => {
-                let known = |name: &&str| self.options.dims.contains_key(*name);
-                let names: Vec<Symbol> = self.open_names().collect();
-                let names = names.iter().map(|name| name.as_str());
-                let mut error = node_error(node, message);
-                error.help = crate::dim_help(names.filter(|name| !known(name)));
-                error.into()
+                Diagnostic { help: self.open_help(), ..node_error(node, message) }.into()
             }
         })
     }
@@ -421,15 +416,24 @@ impl<'a> Importer<'a> {
         let Some(operator) = operators::find(node) else {
             return Err(Fault::Message("there is no such operator".to_string()));
         };
-        let found = match operator.of_texts {
-            OfTexts::Read => None,
-            _ => self.places(&inputs)?,
-        };
+        let of_texts = operator.of_texts;
+        let found = if of_texts == OfTexts::Read { None } else { self.places(&inputs)? };
         let (rows, inputs) = match found {
-            Some(_) if operator.of_texts == OfTexts::Refuse => {
-                return Err("expected numbers, found texts".into());
+            Some((rows, places)) => {
+                let is_texts = |input: &Value| matches!(input, Value::Texts(_));
+                let given = inputs.iter().enumerate();
+                let mut given = given.filter_map(|(at, input)| Some((at, input.as_ref()?)));
+                let wrong = given.find(|(at, input)| of_texts.takes(*at) != is_texts(input));
+                if let Some((index, input)) = wrong {
+                    let (expected, found) = match is_texts(input) {
+                        true => ("numbers", "texts"),
+                        false => ("texts", "numbers"),
+                    };
+                    let message = format!("operand {index}: expected {expected}, found {found}");
+                    return Err(message.into());
+                }
+                (Some(rows), places)
             }
-            Some((rows, places)) => (Some(rows), places),
             None => (None, inputs),
         };
         let mut cx = Cx::new(self, node, inputs);
@@ -438,7 +442,7 @@ impl<'a> Importer<'a> {
             Convert::Many(convert) => convert(&mut cx)?,
         };
         cx.check_operands()?;
-        let Some(rows) = rows.filter(|_| operator.of_texts == OfTexts::Move) else {
+        let Some(rows) = rows.filter(|_| matches!(of_texts, OfTexts::Move(..))) else {
             return Ok(results);
         };
         let texts = |places| Value::Texts(Rc::new(Texts { rows: rows.clone(), places }));
@@ -739,6 +743,9 @@ impl<'a> Importer<'a> {
         attrs: AttrDict,
     ) -> Result<Applied, String> {
         let (Operands::Each(values) | Operands::Tuple(values)) = operands;
+        if values.iter().any(|value| matches!(value, Value::Texts(_))) {
+            return Err("expected numbers, found texts".to_string());
+        }
         let mut types: SmallVec<[Type; 4]> = values.iter().map(|value| self.ty(value)).collect();
         if let Operands::Tuple(_) = operands {
             types = SmallVec::from_iter([Type::tuple(types)]);

@@ -72,12 +72,25 @@ pub struct Operator {
 pub(crate) enum OfTexts {
     /// It wants numbers.
     Refuse,
-    /// It moves them: it is converted as one of their places, and its results are texts.
-    Move,
-    /// It looks at their shape alone: it is converted as one of their places.
+    /// It moves them: it is converted as one of their places, and its results are texts. Operands from
+    /// the first number to before the second are texts, and no others.
+    Move(usize, usize),
+    /// It looks at the shape of operand 0 alone: it is converted as one of its places.
     Measure,
     /// It reads them.
     Read,
+}
+
+impl OfTexts {
+    /// Whether operand `index` is texts, where any is; one that is read may be.
+    pub(crate) fn takes(self, index: usize) -> bool {
+        match self {
+            OfTexts::Refuse => false,
+            OfTexts::Move(first, end) => (first..end).contains(&index),
+            OfTexts::Measure => index == 0,
+            OfTexts::Read => true,
+        }
+    }
 }
 
 impl Operator {
@@ -86,9 +99,9 @@ impl Operator {
         Operator { of_texts, ..self }
     }
 
-    /// The same, which moves texts.
+    /// The same, which moves the texts that are operand 0.
     const fn moving(self) -> Operator {
-        self.of_texts(OfTexts::Move)
+        self.of_texts(OfTexts::Move(0, 1))
     }
 
     /// The same, which reads texts.

@@ -20,7 +20,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ir_core::{Diagnostic, Diagnostics, Module, Registry, TensorData};
-use onnx_frontend::{Options, Side, fitted, import_for, map, read_values, summarize};
+use onnx_frontend::{Options, Side, fit_texts, import_for, map, read_values, summarize};
 use relay::interpreter::{Value, approx_equal};
 use relay::language::OUTPUT_NAMES;
 use runtime::{Argument, BuildOptions, Executor, Program, Runner};
@@ -247,7 +247,7 @@ fn difference(
         return Ok(Some((found, false)));
     }
     let names = expected.iter().map(|(name, _)| name.clone());
-    let results = fitted(model, names.zip(results).collect())?;
+    let results = fit_texts(model, names.zip(results).collect())?;
     for ((name, expected), (_, found)) in expected.iter().zip(&results) {
         if let Err(difference) = approx_equal(found, expected, RELATIVE, ABSOLUTE) {
             let is_rounding = approx_equal(found, expected, RELATIVE, ROUNDING).is_ok();

@@ -158,7 +158,8 @@ proptest! {
 
 /// What the import of `node` on a text input of two elements reports.
 fn refused(node: Message) -> String {
-    let file = model(20, graph(vec![node], vec![value("x", STRING, &["2"])], &["y"], vec![]));
+    let numbers = vec![ints("n", &[0, 1])];
+    let file = model(20, graph(vec![node], vec![value("x", STRING, &["2"])], &["y"], numbers));
     let dims = BTreeMap::from([("x.1".to_string(), 4)]);
     let found = import_with(&file, &Options { dims, ..Options::default() }).unwrap_err();
     found.iter().map(|found| format!("{}\n", found.message)).collect()
@@ -189,14 +190,28 @@ fn what_wants_numbers_refuses_texts() {
         with_text(node("RegexFullMatch", &["x"], &["y"]), "pattern", "(a"),
         with_text(node("RegexFullMatch", &["x"], &["y"]), "pattern", "(.{100}){100}"),
         node("SequenceConstruct", &["x"], &["y"]),
+        node("Gather", &["n", "x"], &["y"]),
+        node("Reshape", &["n", "x"], &["y"]),
+        node("Reshape", &["x", "x"], &["y"]),
+        node("Concat", &["x", "n"], &["y"]).with("axis", Attribute::Int(0)),
+        node("Where", &["n", "x", "n"], &["y"]),
+        node("Equal", &["n", "x"], &["y"]),
+        with_text(node("StringSplit", &["n"], &["y"]), "delimiter", "a"),
     ];
     let refusals: String = refusals.into_iter().map(refused).collect();
     insta::assert_snapshot!(refusals, @r"
-    Relu `y_node`: expected numbers, found texts
+    Relu `y_node`: operand 0: expected numbers, found texts
     Cast `y_node`: expected numbers, found texts
     Equal `y_node`: expected at most 2 operands, found 3
     RegexFullMatch `y_node`: the pattern `(a` cannot be compiled: unclosed group
     RegexFullMatch `y_node`: the pattern `(.{100}){100}` cannot be compiled: DFA exceeded size limit of 4194304 during determinization
-    SequenceConstruct `y_node`: expected numbers, found texts
+    SequenceConstruct `y_node`: operand 0: expected numbers, found texts
+    Gather `y_node`: operand 0: expected texts, found numbers
+    Reshape `y_node`: operand 0: expected texts, found numbers
+    Reshape `y_node`: operand 1: expected numbers, found texts
+    Concat `y_node`: operand 1: expected texts, found numbers
+    Where `y_node`: operand 2: expected texts, found numbers
+    Equal `y_node`: expected numbers, found texts
+    StringSplit `y_node`: expected texts, found Tensor[(2), int64]
     ");
 }

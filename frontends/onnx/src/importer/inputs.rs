@@ -43,12 +43,8 @@ impl<'a> Importer<'a> {
                 && let Some(points) = self.scopes[0].get(input.name).cloned()
             {
                 let texts = self.texts(&points).map_err(|message| {
-                    let names: Vec<Symbol> = self.open_names().collect();
-                    let open = names.iter().map(|name| name.as_str());
-                    let known = |name: &&str| self.options.dims.contains_key(*name);
-                    let mut error = self.of_input(input, message);
-                    error.help = crate::dim_help(open.filter(|name| !known(name)));
-                    Diagnostics::from(error)
+                    let error = self.of_input(input, message);
+                    Diagnostics::from(Diagnostic { help: self.open_help(), ..error })
                 });
                 self.scopes[0].insert(input.name, texts?);
             }
@@ -180,6 +176,13 @@ impl<'a> Importer<'a> {
             None if self.options.shape_variables && is_named => Dim::parameter(name),
             None => Dim::Any,
         }
+    }
+
+    /// How to give the extents that are open numbers.
+    pub(super) fn open_help(&self) -> Option<String> {
+        let known = |name: &&str| self.options.dims.contains_key(*name);
+        let names: Vec<Symbol> = self.open_names().collect();
+        crate::dim_help(names.iter().map(|name| name.as_str()).filter(|name| !known(name)))
     }
 
     /// The names by which options may give extents.

@@ -64,11 +64,6 @@ impl Importer<'_> {
         Ok(Value::Texts(Rc::new(Texts::in_order(rows, shape)?)))
     }
 
-    /// The texts of a constant. The error is a message.
-    pub(crate) fn constant_texts(&mut self, tensor: TensorData) -> Result<Value, String> {
-        self.texts(&Value::Constant(tensor))
-    }
-
     /// The code points of `texts` along one more axis. The error is a message.
     pub(crate) fn spelled(&mut self, texts: &Texts) -> Result<Value, String> {
         let operands = [texts.rows.clone(), texts.places.clone()];

@@ -1,6 +1,6 @@
 //! Elementwise arithmetic, comparison and logic.
 
-use super::{Operator, one};
+use super::{OfTexts, Operator, one};
 use crate::importer::{Fault, Value};
 use crate::node::{Cx, attr, from_front};
 
@@ -94,7 +94,7 @@ pub(super) const OPERATORS: &[Operator] = &[
         let (condition, x, y) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
         cx.op("where", &[&condition, &x, &y])
     })
-    .moving(),
+    .of_texts(OfTexts::Move(1, 3)),
     one("Xor", "`logical_xor`", |cx| broadcast(cx, "logical_xor")),
 ];
 

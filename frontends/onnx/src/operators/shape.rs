@@ -26,7 +26,7 @@ pub(super) const OPERATORS: &[Operator] = &[
             None => result,
         })
     })
-    .moving(),
+    .of_texts(OfTexts::Move(0, usize::MAX)),
     one("DepthToSpace", "`nn.depth_to_space`", |cx| {
         let (data, block) = (cx.input(0)?, cx.required_int("blocksize")?);
         let mode = cx.text("mode", "DCR")?.to_string();

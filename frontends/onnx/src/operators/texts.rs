@@ -353,7 +353,7 @@ struct Parts {
     most: i64,
 }
 
-/// Delimiters that may overlap are looked for column by column, in texts of at most so many.
+/// What is looked for column by column, as delimiters that may overlap, is so in texts of at most so many.
 const MOST_COLUMNS: i64 = 1000;
 
 impl Parts {
@@ -442,18 +442,16 @@ impl Parts {
         let rest = cx.full(DType::BOOL, &[rows.count, columns - places], 0.0)?;
         let found = cx.concatenate(&[found, rest], 1)?;
         let mut begun = Rows::counted(cx, &found)?;
-        let mut most = columns / size + 1;
         if let Some(limit) = limit {
             let limit = limit.min(columns);
             begun =
                 cx.op_with("clip", &[&begun], attr("a_min", 0.0).with("a_max", &(limit as f64)))?;
-            most = most.min(limit + 1);
         }
         let ended = moved(cx, &begun, columns, size.min(columns))?;
         let before = cx.with_scalar("add", &ended, 1.0)?;
         let number = last_column(cx, &begun, columns)?;
         let number = cx.with_scalar("add", &number, 1.0)?;
-        Ok(Parts { number, before, until: begun, most })
+        Ok(Parts { number, before, until: begun, most: columns / size + 1 })
     }
 }
 
@@ -633,6 +631,11 @@ fn tokenized(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
     let least = cx.int("mincharnum", 1)?.max(1);
     if least > 1 && !tokens.is_run {
         return Err("expected a repeated class, since one character is too short".into());
+    }
+    if least > MOST_COLUMNS {
+        return Err(
+            format!("expected `mincharnum` of at most {MOST_COLUMNS}, found {least}").into()
+        );
     }
     if rows.count == 0 {
         let places = cx.full(DType::INT64, &[&shape[..], &[0]].concat(), 0.0)?;

@@ -65,7 +65,8 @@ impl Transposes {
 
     /// Adds `tile`, of `shape`, where one loop alone reads it, by columns.
     fn add(&mut self, body: &Body, affine: &Affine, ranges: &Ranges, tile: Tile, shape: &[i64]) {
-        let (mut around, mut loads, mut stores, mut rows) = (None, Vec::new(), Vec::new(), 0);
+        let (mut around, mut loads, mut stores) = (None, Vec::new(), Vec::new());
+        let mut rows = FxHashSet::default();
         for (user, _) in body.uses(tile.buffer) {
             if body.is::<Store>(user) {
                 stores.push(user);
@@ -85,7 +86,8 @@ impl Transposes {
                 return;
             }
             loads.push(user);
-            rows += i64::from(lanes);
+            let first = place.constant / tile.width;
+            rows.extend(first..first + i64::from(lanes));
         }
         let Some(around) = around else { return };
         let Some(view) = body.view::<For>(around) else { return };
@@ -101,7 +103,7 @@ impl Transposes {
             return;
         }
         // What is read was written.
-        if view.extent < tile.width || rows < tile.width {
+        if view.extent < tile.width || (rows.len() as i64) < tile.width {
             self.partial.insert(tile.buffer);
         }
         self.loads.extend(loads.into_iter().map(|load| (load, tile.width)));

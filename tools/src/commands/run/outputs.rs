@@ -107,7 +107,7 @@ pub(super) fn compare(
             let expected = onnx_frontend::read_values(&model, path, Side::Outputs)?;
             let names = expected.iter().map(|(name, _)| name.clone());
             let found = names.zip(outputs(value, signature)).collect();
-            (expected, onnx_frontend::fitted(&model, found)?)
+            (expected, onnx_frontend::fit_texts(&model, found)?)
         }
         false => {
             let tensors = |arrays: Vec<(String, TensorData)>| {
