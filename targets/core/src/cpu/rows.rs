@@ -1,12 +1,19 @@
 //! Reductions over rows.
 
 use te::loops::Scope;
-use te::schedule::{Axis, Stage};
+use te::schedule::{Axis, Refused, Stage};
 
+use super::tiles::best_factors;
 use super::{
     MOST_BLOCKED_ROW, NEAREST_CACHE, PARALLEL_POINTS, PARALLEL_STEPS, Partials, Rules, points,
     points_of, reduce, sort_readers_first,
 };
+
+/// As many vectors are summed up at once, so that additions do not wait for one another.
+const CHAINS: i64 = 4;
+
+/// What rows that are no whole number of tiles cost, as a part of the time.
+const REST: f64 = 0.15;
 
 /// Loops of a reduction that are as one: the last ones of a stage.
 pub(super) struct Run {
@@ -24,8 +31,8 @@ impl Run {
 }
 
 impl Rules<'_> {
-    /// Reduces in vectors along the last axis of the reduction: for products of rows with rows. The
-    /// results `others` of the same shape are computed in the same loops.
+    /// Reduces in vectors along the last axis of the reduction: for products of rows with rows, several of each
+    /// at once. The results `others` of the same shape are computed in the same loops.
     pub(super) fn reduce_in_vectors(
         &mut self,
         root: Stage,
@@ -38,17 +45,68 @@ impl Rules<'_> {
         }
         let work = points(self.schedule, producer);
         let before = self.schedule.clone();
-        let partials = self.factor_row(producer);
-        self.block_rows(&mut outer, work, 0);
+        let mut factors = self.choose_rows(root, producer, work);
+        let tile: i64 = factors.iter().product();
+        let partials = self.factor_row(producer, (CHAINS / tile).max(1));
+        if partials.stages.is_empty() {
+            factors.fill(1);
+        }
+        let is_tiled = factors.iter().any(|factor| *factor > 1);
+        if !is_tiled {
+            self.block_rows(&mut outer, work, 0);
+        } else if self.split_rows(&mut outer, &factors).is_err() {
+            *self.schedule = before;
+            return false;
+        }
         let at = self.parallelize(&outer, work);
         let mut others = others.to_vec();
         sort_readers_first(self.schedule, &mut others);
-        if !self.compute_tiles_at(&others, at, None) || !self.reduce_row(producer, &partials, at) {
+        if !self.compute_tiles_at(&others, at, None)
+            || !self.reduce_row(producer, &partials, at, is_tiled)
+        {
             *self.schedule = before;
             return false;
         }
         let _ = self.schedule.set_scope(producer, Scope::Register);
         true
+    }
+
+    /// By dimension of `root`, how many rows are reduced at once, so that what one loads serves others.
+    fn choose_rows(&self, root: Stage, producer: Stage, work: i64) -> Vec<i64> {
+        let (spatial, accesses) = (self.spatial(root), self.schedule.accesses(producer));
+        let mut factors = vec![1; spatial.len()];
+        let is_read = self.run(producer).is_some_and(|run| run.is_contiguous());
+        let extents = spatial.iter().enumerate().rev().filter(|(_, extent)| **extent > 1).take(3);
+        let candidates: Vec<(usize, i64)> = extents.map(|(axis, extent)| (axis, *extent)).collect();
+        if is_read && self.spatial(producer) == spatial {
+            let cost = |factors: &[i64], tile: i64| {
+                // What is left over is written out as well, and that is long.
+                let rest = |((_, extent), factor): (&(usize, i64), &i64)| extent % factor != 0;
+                let rests = candidates.iter().zip(factors).filter(|pair| rest(*pair)).count();
+                self.tile_cost(&candidates, factors, &accesses, tile)
+                    * self.imbalance(&spatial, &candidates, factors, None, work)
+                    * (1.0 + REST * rests as f64)
+            };
+            let most = (self.machine.vector_registers.max(8) as i64 - 4).max(4);
+            for ((axis, _), factor) in candidates.iter().zip(best_factors(&candidates, most, cost))
+            {
+                factors[*axis] = factor;
+            }
+        }
+        factors
+    }
+
+    /// Splits the loops `outer` by `factors`, and writes out the inner ones; those around are left in `outer`.
+    fn split_rows(&mut self, outer: &mut [Axis], factors: &[i64]) -> Result<(), Refused> {
+        let mut rows = Vec::new();
+        for (axis, factor) in outer.iter_mut().zip(factors).filter(|(_, factor)| **factor > 1) {
+            let (rest, row) = self.schedule.split(*axis, *factor)?;
+            *axis = rest;
+            rows.push(row);
+        }
+        let order: Vec<Axis> = outer.iter().chain(&rows).copied().collect();
+        self.schedule.reorder(&order)?;
+        rows.into_iter().try_for_each(|row| self.schedule.unroll(row))
     }
 
     /// Divides reductions to a single number, of which none is scheduled yet, into partial results: as
@@ -129,14 +187,14 @@ impl Rules<'_> {
         let streamed: Vec<Stage> = others.iter().copied().filter(is_streamed).collect();
         let before = self.schedule.clone();
         let factored: Vec<(Stage, Partials)> =
-            all.into_iter().map(|stage| (stage, self.factor_row(stage))).collect();
+            all.into_iter().map(|stage| (stage, self.factor_row(stage, CHAINS))).collect();
         let mut outer = axes[..common].to_vec();
         if !streams {
             self.block_rows(&mut outer, work, written);
         }
         let at = self.parallelize(&outer, work);
         for (stage, partials) in &factored {
-            if !self.reduce_row(*stage, partials, at) {
+            if !self.reduce_row(*stage, partials, at, false) {
                 *self.schedule = before;
                 return false;
             }
@@ -186,9 +244,9 @@ impl Rules<'_> {
     }
 
     /// Factors the reduction `stage` into vectors along its last axis, where what it reads along it
-    /// is contiguous: into several vectors, whose sums do not wait for each other, then down to a
+    /// is contiguous: into `chains` vectors at most, whose sums do not wait for each other, then down to a
     /// few numbers. What reads it must not be computed within other loops yet.
-    fn factor_row(&mut self, stage: Stage) -> Partials {
+    fn factor_row(&mut self, stage: Stage, chains: i64) -> Partials {
         let mut partials = Partials { lanes: 1, stages: vec![] };
         let axes = self.schedule.axes(stage).to_vec();
         let Some(last) = axes.len().checked_sub(1) else { return partials };
@@ -200,13 +258,14 @@ impl Rules<'_> {
         let most = self.machine.lanes(self.bits(stage) as usize) as i64;
         // A whole number of shorter vectors, where the rest would be most of the row.
         let dividing = most.min(1 << extent.trailing_zeros().min(16));
-        let lanes = if extent < 2 * most { dividing } else { most };
+        let lanes = if extent < 2 * most { dividing.min(extent / 2) } else { most };
         let unchanged = self.schedule.clone();
         if lanes < 4 || extent < 2 * lanes || self.join(&run).is_none() {
             return partials;
         }
         partials.lanes = lanes;
-        let vectors = [4, 2, 1].into_iter().find(|count| extent >= 2 * count * lanes).unwrap_or(1);
+        let fits = |count: &i64| *count <= chains && extent >= 2 * count * lanes;
+        let vectors = [CHAINS, 2, 1].into_iter().find(fits).unwrap_or(1);
         let mut left = extent;
         for width in [vectors * lanes, lanes, 4] {
             let Some(&reduced) = self.schedule.loops(stage).last() else { break };
@@ -290,19 +349,28 @@ impl Rules<'_> {
         Some(joined)
     }
 
-    /// Computes the reduction `stage` and its partial results in the loop `at`. Whether that is
-    /// allowed.
-    fn reduce_row(&mut self, stage: Stage, partials: &Partials, at: Axis) -> bool {
+    /// Computes the reduction `stage` and its partial results in the loop `at`, of a tile of rows the first
+    /// partial results of all together. Whether that is allowed.
+    fn reduce_row(&mut self, stage: Stage, partials: &Partials, at: Axis, is_tiled: bool) -> bool {
         if self.schedule.compute_at(stage, at).is_err() {
             return false;
         }
         let loops = self.schedule.loops(stage).to_vec();
         let own = loops.iter().copied().rfind(|axis| !self.schedule.is_reduction(*axis));
         for (number, &partial) in partials.stages.iter().enumerate().rev() {
-            if self.schedule.compute_at(partial, own.unwrap_or(at)).is_err() {
+            let is_together = is_tiled && number == 0;
+            let within = own.filter(|_| !is_together).unwrap_or(at);
+            if self.schedule.compute_at(partial, within).is_err() {
                 return false;
             }
-            self.in_registers(partial, partials.lanes, number > 0);
+            self.in_registers(partial, partials.lanes, number > 0, is_together);
+        }
+        if is_tiled {
+            for &axis in &loops {
+                if !self.schedule.is_reduction(axis) {
+                    let _ = self.schedule.unroll(axis);
+                }
+            }
         }
         if let Some(reduced) = loops.last().filter(|_| !partials.stages.is_empty()) {
             let _ = self.schedule.unroll(*reduced);
@@ -311,8 +379,8 @@ impl Rules<'_> {
     }
 
     /// Keeps the partial results `stage` of a reduction in vector registers of `lanes` lanes at
-    /// most; `short` reductions are written out.
-    fn in_registers(&mut self, stage: Stage, lanes: i64, short: bool) {
+    /// most; `short` reductions are written out, and those of a tile of `rows`.
+    fn in_registers(&mut self, stage: Stage, lanes: i64, short: bool, rows: bool) {
         let _ = self.schedule.set_scope(stage, Scope::Register);
         let axes = self.schedule.axes(stage).to_vec();
         let (mut spatial, reduction): (Vec<Axis>, Vec<Axis>) =
@@ -320,9 +388,12 @@ impl Rules<'_> {
         if let Some(last) = spatial.pop()
             && let Ok((vectors, vector)) = self.schedule.split(last, lanes)
         {
-            spatial.extend([vectors, vector]);
             let _ = self.schedule.unroll(vectors);
             let _ = self.schedule.vectorize(vector);
+            for axis in spatial.iter().filter(|_| rows) {
+                let _ = self.schedule.unroll(*axis);
+            }
+            spatial.extend([vectors, vector]);
         }
         let order: Vec<Axis> = reduction.iter().chain(&spatial).copied().collect();
         let _ = self.schedule.reorder(&order);

@@ -196,32 +196,13 @@ impl Rules<'_> {
         if vectors > 1 {
             candidates.push((last, vectors));
         }
-        let mut best: Option<(f64, Vec<i64>)> = None;
-        let mut factors = vec![1i64; candidates.len()];
-        loop {
-            let tile: i64 = factors.iter().product();
-            if tile <= most {
-                let cost = self.tile_cost(&candidates, &factors, accesses, tile)
-                    * self.imbalance(spatial, &candidates, &factors, last, work);
-                if best.as_ref().is_none_or(|(least, _)| cost < *least - 1e-9) {
-                    best = Some((cost, factors.clone()));
-                }
-            }
-            // The next combination, counting with a digit for each candidate.
-            let Some(digit) = (0..factors.len()).find(|digit| {
-                let next = factors[*digit] + 1;
-                next <= candidates[*digit].1.min(most)
-            }) else {
-                break;
-            };
-            factors[digit] += 1;
-            factors[..digit].fill(1);
-        }
+        let cost = |factors: &[i64], tile: i64| {
+            self.tile_cost(&candidates, factors, accesses, tile)
+                * self.imbalance(spatial, &candidates, factors, Some(last), work)
+        };
         let mut tile = Tile { factors: vec![1; spatial.len()] };
-        if let Some((_, factors)) = best {
-            for ((axis, _), factor) in candidates.iter().zip(factors) {
-                tile.factors[*axis] = factor;
-            }
+        for ((axis, _), factor) in candidates.iter().zip(best_factors(&candidates, most, cost)) {
+            tile.factors[*axis] = factor;
         }
         tile.factors.push(lanes);
         tile
@@ -229,7 +210,7 @@ impl Rules<'_> {
 
     /// Cycles for each combination in a tile, roughly: loads, the latency of additions where there
     /// are too few to overlap, and what is lost at the border of the tensor.
-    fn tile_cost(
+    pub(super) fn tile_cost(
         &self,
         candidates: &[(usize, i64)],
         factors: &[i64],
@@ -256,13 +237,14 @@ impl Rules<'_> {
         (latency.max(loads) + 0.4 * loads + loop_overhead) * waste
     }
 
-    /// How many times as long tiles take as they would if each thread had as many as the others.
-    fn imbalance(
+    /// How many times as long tiles take as they would if each thread had as many as the others. `vectors`
+    /// is the axis of which tiles have vectors.
+    pub(super) fn imbalance(
         &self,
         spatial: &[i64],
         candidates: &[(usize, i64)],
         factors: &[i64],
-        last: usize,
+        vectors: Option<usize>,
         work: i64,
     ) -> f64 {
         if !self.is_shared_work(work) {
@@ -274,11 +256,41 @@ impl Rules<'_> {
             tiles *= match place {
                 Some(place) => (candidates[place].1 as f64 / factors[place] as f64).ceil(),
                 // All its vectors are one.
-                None if axis == last => 1.0,
+                None if Some(axis) == vectors => 1.0,
                 None => *extent as f64,
             };
         }
         let threads = self.machine.threads as f64;
         (tiles / threads).ceil() * threads / tiles
     }
+}
+
+/// The combination of factors of at most `most` in all, one for each of the `candidates`, axes with their
+/// extents, that costs least.
+pub(super) fn best_factors(
+    candidates: &[(usize, i64)],
+    most: i64,
+    cost: impl Fn(&[i64], i64) -> f64,
+) -> Vec<i64> {
+    let mut factors = vec![1i64; candidates.len()];
+    let mut best: Option<(f64, Vec<i64>)> = None;
+    loop {
+        let tile: i64 = factors.iter().product();
+        if tile <= most {
+            let cost = cost(&factors, tile);
+            if best.as_ref().is_none_or(|(least, _)| cost < *least - 1e-9) {
+                best = Some((cost, factors.clone()));
+            }
+        }
+        // The next combination, counting with a digit for each candidate.
+        let Some(digit) = (0..factors.len()).find(|digit| {
+            let next = factors[*digit] + 1;
+            next <= candidates[*digit].1.min(most)
+        }) else {
+            break;
+        };
+        factors[digit] += 1;
+        factors[..digit].fill(1);
+    }
+    best.map_or(factors, |(_, best)| best)
 }
