@@ -143,6 +143,32 @@ const POWERS: &str = "\
     1.3980873f, 1.4599859f, 1.524625f, 1.5921259f,
     1.6626153f, 1.7362256f, 1.8130949f, 1.8933674f";
 
+/// The name of a function that gives e^x for x up to 64.
+fn exp_below_64(helpers: &mut Helpers, form: &Form) -> String {
+    if form.lanes == Some(16) {
+        // With instructions for powers of two, there is nothing to gain.
+        return function(helpers, ScalarOp::Exp, DType::FLOAT32, form.lanes);
+    }
+    let Form { float, word, .. } = form;
+    let low = form.constant(helpers, "-104.0f");
+    let clamped = form.bounded(helpers, ScalarOp::Max, "x", &low);
+    let bits = form.bits(helpers, "shifted");
+    let power = form.of_bits(helpers, &format!("({word})({bits} - 0x4b400000u + 151u) << 23"));
+    let p = polynomial(float, "p", "r", &EXP);
+    let body = format!(
+        "\
+/* As e^x for any x, where 2^(n + 24) is a normal number, and 2^n perhaps not. */
+const {float} t = {clamped};
+const {float} shifted = t * 1.44269504f + 12582912.0f;
+const {float} whole = shifted - 12582912.0f;
+const {float} r = t - whole * 0.693359375f + whole * 2.12194440e-4f;
+{p}p = (p * r + 1.0f) * r + 1.0f;
+return p * {power} * 5.9604644775390625e-8f;"
+    );
+    let name = form.name("exp_below_64");
+    helpers.add(float, &name, &format!("{float} x"), &body)
+}
+
 fn exp(helpers: &mut Helpers, form: &Form) -> String {
     let Form { float, int, word, .. } = form;
     let (high, low) = (form.constant(helpers, "89.0f"), form.constant(helpers, "-104.0f"));
@@ -233,22 +259,25 @@ fn sign(helpers: &mut Helpers, form: &Form, value: &str) -> (String, String) {
 
 fn tanh(helpers: &mut Helpers, form: &Form) -> String {
     let float = &form.float;
-    let exp = function(helpers, ScalarOp::Exp, DType::FLOAT32, form.lanes);
+    let exp = exp_below_64(helpers, form);
     let (size, signed) = sign(helpers, form, "large");
     let result = form.choose(helpers, "size < 0.625f", "small", &signed);
     let p = polynomial(float, "p", "square", &TANH);
+    // From there on it is 1; NaN stays.
+    let most = form.constant(helpers, "64.0f");
+    let twice = form.bounded(helpers, ScalarOp::Min, "size * 2.0f", &most);
     format!(
         "\
 {size}const {float} square = x * x;
 {p}const {float} small = x + x * (square * p);
-const {float} large = 1.0f - 2.0f / ({exp}(size * 2.0f) + 1.0f);
+const {float} large = 1.0f - 2.0f / ({exp}({twice}) + 1.0f);
 return {result};"
     )
 }
 
 fn sigmoid(helpers: &mut Helpers, form: &Form) -> String {
     let float = &form.float;
-    let exp = function(helpers, ScalarOp::Exp, DType::FLOAT32, form.lanes);
+    let exp = exp_below_64(helpers, form);
     let (size, _) = sign(helpers, form, "x");
     let one = form.constant(helpers, "1.0f");
     let over = form.choose(helpers, "x < 0.0f", "e", &one);

@@ -558,10 +558,8 @@ impl Emitter<'_> {
                 // Masks of another width.
                 let common = vector.lanes.min(lanes);
                 let vector = self.regrouped(vector, common);
-                let ty = self.helpers.vector_type(elem, common);
-                let convert = |piece: &Expr| {
-                    Expr::atom(format!("__builtin_convertvector({}, {ty})", piece.text))
-                };
+                let convert =
+                    |piece: &Expr| self.helpers.converted(vector.elem, elem, common, piece);
                 let pieces = vector.pieces.iter().map(convert).collect();
                 self.regrouped(Vector { elem, lanes: common, pieces }, lanes)
             }

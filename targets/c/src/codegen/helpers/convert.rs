@@ -303,61 +303,32 @@ return {round}(narrow);"
         let (from, to) = (scalar(from), scalar(to));
         let target = computed(to);
         let vector = self.vector_type(target, lanes);
-        // GCC takes lane by lane between floats and short integers, and all at once by way of words.
-        let is_short = |dtype: DType| !dtype.is_float() && dtype.bits() <= 16;
-        let by_words = elem.is_float() && is_short(target) || is_short(elem) && target.is_float();
-        let mut steps: Vec<String> = Vec::new();
-        // It also takes lane by lane what widens integers to more than twice at once.
-        if !elem.is_float() {
-            let width = if by_words { 32 } else { target.bits() };
-            for double in [DType::INT16, DType::INT32] {
-                if (elem.bits() + 1..width).contains(&double.bits()) {
-                    steps.push(self.vector_type(double, lanes));
-                }
-            }
-        }
-        if by_words {
-            steps.push(self.vector_type(DType::INT32, lanes));
-        }
-        // It also takes lane by lane what narrows integers to less than half at once.
-        if !target.is_float() && (by_words || !elem.is_float()) {
-            let width = if by_words { 32 } else { elem.bits() };
-            for half in [DType::INT32, DType::INT16] {
-                if (target.bits() + 1..width).contains(&half.bits()) {
-                    steps.push(self.vector_type(half, lanes));
-                }
-            }
-        }
-        steps.push(vector.clone());
-        let convert = |expr: &Expr| {
-            let mut text = expr.text.clone();
-            for step in steps.iter().filter(|_| elem != target) {
-                text = format!("__builtin_convertvector({text}, {step})");
-            }
-            if elem == target { expr.clone() } else { Expr::atom(text) }
-        };
+        let mut convert = |expr: &Expr| self.converted(elem, target, lanes, expr);
         if from.is_bool() {
-            return convert(&Expr::binary("&", a, &Expr::atom("1")));
+            // Where it is added to something, the difference is one instruction.
+            return convert(&Expr::unary("-", a));
         }
         match (from.is_float(), to.is_float()) {
-            (true, true) if !is_half(to) => convert(a),
-            (true, true) if elem == DType::FLOAT32 => self.rounded_vector(to, lanes, a.clone()),
-            (false, true) if !is_half(to) => convert(a),
+            (true, true) if elem == DType::FLOAT32 && is_half(to) => {
+                self.rounded_vector(to, lanes, a.clone())
+            }
+            (_, true) if !is_half(to) => convert(a),
             (false, false) if !is_odd(to) => convert(a),
             (true, false) if in_range(range, to) && !is_odd(to) => {
                 let whole = match range.may_be_nan() {
                     true => self.without_nan(elem, lanes, a),
                     false => a.clone(),
                 };
-                convert(&whole)
+                self.converted(elem, target, lanes, &whole)
             }
             _ => {
                 let operand = Operand { expr: Expr::atom("a[lane]"), range: Range::of_type(from) };
                 let source = self.vector_type(elem, lanes);
                 let lane = self.cast(from, to, &operand).text;
                 let body = format!(
-                    "{vector} result;\nfor (int lane = 0; lane < {lanes}; lane++) {{\n    \
-                     result[lane] = {lane};\n}}\nreturn result;"
+                    "{}{vector} result;\nfor (int lane = 0; lane < {lanes}; lane++) {{\n    \
+                     result[lane] = {lane};\n}}\nreturn result;",
+                    self.words_of_floats(elem, target, lanes)
                 );
                 let name = format!("{}x{lanes}_of_{}", suffix(to), suffix(from));
                 let name =
@@ -365,6 +336,67 @@ return {round}(narrow);"
                 Expr::call(&name, &[a])
             }
         }
+    }
+
+    /// What returns `a`, floats of 32 bits, as integers of type `to`, where x86 has an instruction for as many
+    /// lanes and all are integers of 32 bits: it gives the least one for all other numbers.
+    fn words_of_floats(&mut self, from: DType, to: DType, lanes: usize) -> String {
+        let (feature, bits) = match lanes {
+            4 => ("__SSE2__", ""),
+            8 => ("__AVX__", "256"),
+            _ => return String::new(),
+        };
+        if from != DType::FLOAT32 || to.is_float() {
+            return String::new();
+        }
+        let (words, floats) =
+            (self.vector_type(DType::INT32, lanes), self.vector_type(DType::FLOAT32, lanes));
+        let whole = self.converted(DType::INT32, to, lanes, &Expr::atom("words"));
+        format!(
+            "#if defined({feature})\nconst {words} words = ({words})__builtin_ia32_cvttps2dq{bits}(a);\n\
+             if (__builtin_ia32_movmskps{bits}(({floats})(words == INT32_MIN)) == 0) {{\n    \
+             return {whole};\n}}\n#endif\n",
+            whole = whole.text
+        )
+    }
+
+    /// The vector `a` of `from` as one of `to`, by conversions that compilers take in vectors.
+    pub(in crate::codegen) fn converted(
+        &mut self,
+        from: DType,
+        to: DType,
+        lanes: usize,
+        a: &Expr,
+    ) -> Expr {
+        if from == to {
+            return a.clone();
+        }
+        // GCC takes lane by lane between floats and short integers, and all at once by way of words.
+        let is_short = |dtype: DType| !dtype.is_float() && dtype.bits() <= 16;
+        let by_words = from.is_float() && is_short(to) || is_short(from) && to.is_float();
+        let mut steps: Vec<DType> = Vec::new();
+        // It also takes lane by lane what widens integers to more than twice at once.
+        if !from.is_float() {
+            let width = if by_words { 32 } else { to.bits() };
+            let between = |double: &DType| (from.bits() + 1..width).contains(&double.bits());
+            steps.extend([DType::INT16, DType::INT32].iter().filter(|double| between(double)));
+        }
+        if by_words {
+            steps.push(DType::INT32);
+        }
+        // And what narrows integers to less than half at once.
+        if !to.is_float() && (by_words || !from.is_float()) {
+            let width = if by_words { 32 } else { from.bits() };
+            let between = |half: &DType| (to.bits() + 1..width).contains(&half.bits());
+            steps.extend([DType::INT32, DType::INT16].iter().filter(|half| between(half)));
+        }
+        steps.push(to);
+        let mut text = a.text.clone();
+        for step in steps {
+            let vector = self.vector_type(step, lanes);
+            text = format!("__builtin_convertvector({text}, {vector})");
+        }
+        Expr::atom(text)
     }
 
     /// `a` with 0 for NaN.

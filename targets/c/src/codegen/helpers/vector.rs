@@ -291,10 +291,9 @@ impl Helpers {
     ) -> String {
         let dtype = scalar(dtype);
         let (stored, value) = if dtype.is_bool() {
-            let bytes = self.vector_type(DType::UINT8, lanes);
             self.vector_type(elem, lanes);
             let ones = Expr::binary("&", value, &Expr::atom("1"));
-            (DType::UINT8, Expr::atom(format!("__builtin_convertvector({}, {bytes})", ones.text)))
+            (DType::UINT8, self.converted(signed(elem), DType::UINT8, lanes, &ones))
         } else if is_half(dtype) {
             let (narrow, widen) = (self.narrow_half(dtype, lanes), self.widen_half(dtype, lanes));
             // What was rounded is there.
