@@ -71,7 +71,7 @@ const MOST_WINDOW: i64 = 7;
 pub fn schedule(function: &ir_core::Item, machine: &Capabilities) -> Result<Schedule, Refused> {
     let mut schedule = Schedule::new(function)?;
     inline(&mut schedule);
-    Rules { schedule: &mut schedule, machine, is_slice: false }.divide_whole_reductions();
+    Rules { schedule: &mut schedule, machine, sliced: 0 }.divide_whole_reductions();
     // Reductions that are results get a root stage that copies them from registers.
     let reductions: Vec<Stage> = schedule
         .stages()
@@ -93,7 +93,7 @@ pub fn schedule(function: &ir_core::Item, machine: &Capabilities) -> Result<Sche
             let _ = schedule.cache_write(root, Scope::Register);
         }
         if schedule.is_output(root) || reduce(&schedule, root).is_none() {
-            Rules { schedule: &mut schedule, machine, is_slice: false }.root(root);
+            Rules { schedule: &mut schedule, machine, sliced: 0 }.root(root);
         }
     }
     Ok(schedule)
@@ -125,8 +125,8 @@ fn is_vector(access: &Access) -> bool {
 struct Rules<'a> {
     schedule: &'a mut Schedule,
     machine: &'a Capabilities,
-    /// Whether one index of the first dimension is computed at a time, by one thread.
-    is_slice: bool,
+    /// Of how many of the first dimensions one index is computed at a time, by one thread.
+    sliced: usize,
 }
 
 /// Which loops of a tile: the factor by root axis, 1 where it is not tiled.
@@ -167,7 +167,7 @@ impl Rules<'_> {
         if !done {
             self.plain(root);
         }
-        if !self.is_slice {
+        if self.sliced == 0 {
             self.slices(root);
         }
     }
@@ -195,9 +195,7 @@ impl Rules<'_> {
     /// The extents of the dimensions of `stage`, as far as they are computed at a time.
     fn spatial(&self, stage: Stage) -> Vec<i64> {
         let mut spatial = stages::spatial(self.schedule, stage);
-        if let Some(first) = spatial.first_mut().filter(|_| self.is_slice) {
-            *first = 1;
-        }
+        spatial.iter_mut().take(self.sliced).for_each(|extent| *extent = 1);
         spatial
     }
 
@@ -227,7 +225,7 @@ impl Rules<'_> {
 
     /// Whether loops of `work` points are worth sharing between threads.
     fn is_shared_work(&self, work: i64) -> bool {
-        self.machine.threads > 1 && work >= PARALLEL_POINTS && !self.is_slice
+        self.machine.threads > 1 && work >= PARALLEL_POINTS && self.sliced == 0
     }
 
     /// Makes one loop of `outer`, as far as threads need, and runs it on several; returns the
@@ -238,6 +236,9 @@ impl Rules<'_> {
             return at;
         }
         let enough = 16 * self.machine.threads as i64;
+        // Loops of one iteration stay around.
+        let first = outer.iter().position(|axis| self.schedule.extent(*axis) > 1).unwrap_or(0);
+        let outer = &outer[first..];
         let mut fused = outer[0];
         for &next in &outer[1..] {
             if self.schedule.extent(fused) >= enough {

@@ -111,16 +111,31 @@ impl Helpers {
         let low = self.load_vector(dtype, lanes, &Expr::atom("address")).text;
         let high = self.load_vector(dtype, lanes, &at(lanes - 1)).text;
         // The first half lies in the first vector, the others one element later in the second.
-        let low_lanes = (0..lanes).step_by(2);
-        let list: Vec<String> = low_lanes
-            .chain((0..lanes).skip(1).step_by(2).map(|lane| lanes + lane))
-            .map(|lane| lane.to_string())
-            .collect();
-        let body = format!(
-            "const {vector} low = {low};\nconst {vector} high = {high};\n\
-             return __builtin_shufflevector(low, high, {});",
-            list.join(", ")
-        );
+        let low_lanes: Vec<usize> = (0..lanes).step_by(2).collect();
+        let high_lanes: Vec<usize> =
+            (0..lanes).skip(1).step_by(2).map(|lane| lanes + lane).collect();
+        let list = |lanes: Vec<usize>| {
+            let lanes: Vec<String> = lanes.iter().map(usize::to_string).collect();
+            lanes.join(", ")
+        };
+        let both = format!("const {vector} low = {low};\nconst {vector} high = {high};\n");
+        let body = if stored_bits(elem) * lanes == 256 && stored_bits(elem) >= 32 {
+            // By halves of a register, and then in order, as instructions do it.
+            let (low_halves, high_halves) =
+                (low_lanes.chunks(lanes / 4), high_lanes.chunks(lanes / 4));
+            let halves = low_halves.zip(high_halves).flat_map(|(low, high)| [low, high].concat());
+            let quarter = |number: usize| number * lanes / 4..(number + 1) * lanes / 4;
+            let order = [0, 2, 1, 3].into_iter().flat_map(quarter).collect();
+            format!(
+                "{both}const {vector} halves = __builtin_shufflevector(low, high, {});\n\
+                 return __builtin_shufflevector(halves, halves, {});",
+                list(halves.collect()),
+                list(order)
+            )
+        } else {
+            let lanes = [low_lanes, high_lanes].concat();
+            format!("{both}return __builtin_shufflevector(low, high, {});", list(lanes))
+        };
         let parameters = format!("const {} *address", storage(scalar(dtype)));
         let name = format!("load_every_second_{}x{lanes}", suffix(scalar(dtype)));
         let name = self.define(name, |_, n| function(&vector, n, &parameters, &body));
@@ -502,10 +517,18 @@ impl Helpers {
         let other = format!("const {vector} other = {other};");
         let plain = match number {
             true => format!("{other}\nreturn other; /* NaN where `a` is; `b` is not. */"),
-            false => format!(
-                "{other}\nreturn {}; /* NaN where either is. */",
-                choose("b != b", "b", "other")
-            ),
+            false => {
+                let result = choose("b != b", "b", "other");
+                // `a` where one is NaN.
+                let other = match extremum_instruction(op, elem, lanes, true) {
+                    Some((macros, text)) if lanes < 16 => {
+                        let text = text.replacen("return", &format!("const {vector} other ="), 1);
+                        format!("#if {macros}\n{text}\n#else\n{other}\n#endif")
+                    }
+                    _ => other,
+                };
+                format!("{other}\nreturn {result}; /* NaN where either is. */")
+            }
         };
         match instruction {
             Some((macros, text)) => format!("#if {macros}\n{text}\n#else\n{plain}\n#endif"),
