@@ -16,6 +16,7 @@ mod arms;
 mod cuts;
 mod expr;
 mod helpers;
+mod kept;
 mod kernel;
 mod layout;
 mod loads;
@@ -36,6 +37,7 @@ use te::loops::{Call, KERNEL, outputs, parameters};
 
 pub(crate) use expr::storage;
 use helpers::Helpers;
+use kept::Kept;
 use kernel::{Callee, Callees, Written};
 
 /// What the text looks like.
@@ -354,10 +356,9 @@ fn preamble(
     written.values().for_each(|one| helpers.include(&one.helpers));
     let mut text = "/* Generated from tensor loops. Do not edit. */\n\n".to_string();
     text += &helpers.text();
-    if written.values().any(|one| one.has_kept_branches) {
-        text += "\n";
-        text += &keeping_branches(&style.prefix);
-    }
+    let mut kept = Kept::default();
+    written.values().for_each(|one| kept |= one.kept);
+    text += &kept.definitions(&style.prefix);
     if written.values().any(|one| one.has_parallel_loops) {
         text += "\n";
         text += &parallel(style, holds_hook);
@@ -402,28 +403,6 @@ fn told(item: &Item, one: &Written) -> String {
 pub(crate) fn comment(text: &str) -> String {
     let text = text.replace("*/", "* /").replace("/*", "/ *");
     text.chars().map(|c| if c.is_control() || c == '\\' { '_' } else { c }).collect()
-}
-
-/// The macro that stands before functions that load under conditions, one element at a time.
-pub(crate) fn keeps_branches(prefix: &str) -> String {
-    format!("{}KEEPS_BRANCHES", prefix.to_uppercase())
-}
-
-/// The definition of that macro.
-fn keeping_branches(prefix: &str) -> String {
-    let name = keeps_branches(prefix);
-    format!(
-        "\
-/* Before functions with loads that depend on conditions: where GCC before 14 vectorizes several of
-   them side by side, under masks, it takes one mask for all. */
-#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 14 \\
-    && (defined(__AVX__) || defined(__ARM_FEATURE_SVE))
-#define {name} __attribute__((optimize(\"no-tree-loop-if-convert\")))
-#else
-#define {name}
-#endif
-"
-    )
 }
 
 /// The declarations `externals`, with what they are.

@@ -51,6 +51,9 @@ const PARALLEL_POINTS: i64 = 1 << 14;
 /// The same for reductions in register tiles, which take less time for each point.
 const PARALLEL_STEPS: i64 = 1 << 16;
 
+/// As many iterations for each thread are enough where more would be of loops that end within a tile.
+const SHARES: i64 = 3;
+
 /// Longer rows, in elements of all that is computed of them, are computed one at a time.
 const MOST_BLOCKED_ROW: i64 = 1 << 13;
 
@@ -240,7 +243,12 @@ impl Rules<'_> {
         let first = outer.iter().position(|axis| self.schedule.extent(*axis) > 1).unwrap_or(0);
         let outer = &outer[first..];
         let mut fused = outer[0];
+        let mut is_whole = self.schedule.is_whole(fused);
         for &next in &outer[1..] {
+            is_whole &= self.schedule.is_whole(next);
+            // The ends of several loops would have to be found in each iteration.
+            let threads = self.machine.threads as i64;
+            let enough = if is_whole { enough } else { SHARES * threads };
             if self.schedule.extent(fused) >= enough {
                 break;
             }

@@ -188,6 +188,26 @@ impl Schedule {
         self.axes[axis.0].extent
     }
 
+    /// Whether all iterations of `axis` are for as much of what it was split from.
+    pub fn is_whole(&self, mut axis: Axis) -> bool {
+        let relations = &self.stages[self.axes[axis.0].stage.0].relations;
+        let split = |axis: Axis| {
+            relations.iter().find_map(|relation| match *relation {
+                Relation::Split { parent, outer, factor, .. } if outer == axis => {
+                    Some((parent, factor))
+                }
+                _ => None,
+            })
+        };
+        while let Some((parent, factor)) = split(axis) {
+            if self.extent(parent) % factor != 0 {
+                return false;
+            }
+            axis = parent;
+        }
+        true
+    }
+
     /// Whether `axis` belongs to a reduction or to updates, or is the one along which a stage scans:
     /// whether its iterations depend on one another.
     pub fn is_reduction(&self, axis: Axis) -> bool {

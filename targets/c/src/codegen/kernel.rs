@@ -16,6 +16,7 @@ use super::arms::Arms;
 use super::cuts::cuts;
 use super::expr::{Expr, SUM, storage};
 use super::helpers::{Helpers, words};
+use super::kept::Kept;
 use super::layout::{Layout, Variables, is_parallel};
 use super::names::Names;
 use super::plan::Plan;
@@ -89,7 +90,7 @@ struct Outlined {
     depth: usize,
     workspace: String,
     streams: bool,
-    keeps_branches: bool,
+    kept: Kept,
 }
 
 /// What is left to write.
@@ -133,12 +134,12 @@ pub(super) struct Emitter<'a> {
     depth: usize,
     outlined: Option<Outlined>,
     outlined_count: usize,
-    /// Whether a function that is written keeps its branches.
-    has_kept_branches: bool,
+    /// What the functions that are written keep.
+    all_kept: Kept,
     /// Whether the function at hand stores past the caches.
     streams: bool,
-    /// Whether it loads under conditions, one element at a time.
-    pub(super) keeps_branches: bool,
+    /// What it keeps.
+    pub(super) kept: Kept,
     /// How the workspace at hand is called.
     workspace: String,
     /// How the threads of the caller are called, where the function takes them.
@@ -164,8 +165,8 @@ pub(super) struct Written {
     /// Bytes of workspace.
     pub(super) workspace: usize,
     pub(super) has_parallel_loops: bool,
-    /// Whether it has functions that keep their branches.
-    pub(super) has_kept_branches: bool,
+    /// What its functions keep.
+    pub(super) kept: Kept,
     /// Whether its last parameter is the threads of the caller.
     pub(super) takes_threads: bool,
     /// Whether it is declared only, and others provide it.
@@ -220,9 +221,9 @@ pub(super) fn write(
         depth: 1,
         outlined: None,
         outlined_count: 0,
-        has_kept_branches: false,
+        all_kept: Kept::default(),
         streams: false,
-        keeps_branches: false,
+        kept: Kept::default(),
         workspace: "workspace".to_string(),
         threads: None,
         functions: String::new(),
@@ -278,7 +279,7 @@ impl Emitter<'_> {
             writes,
             workspace,
             has_parallel_loops: self.outlined_count > 0,
-            has_kept_branches: self.has_kept_branches,
+            kept: self.all_kept,
             takes_threads: self.threads.is_some(),
             is_external: false,
             callees: body.walk().filter_map(|op| Some(body.view::<Call>(op)?.kernel)).collect(),
@@ -347,13 +348,9 @@ impl Emitter<'_> {
 
     /// What stands before the function at hand.
     fn attribute(&mut self) -> String {
-        match std::mem::take(&mut self.keeps_branches) {
-            true => {
-                self.has_kept_branches = true;
-                format!("{}\n", super::keeps_branches(&self.style.prefix))
-            }
-            false => String::new(),
-        }
+        let kept = std::mem::take(&mut self.kept);
+        self.all_kept |= kept;
+        kept.attributes(&self.style.prefix)
     }
 
     /// A kernel that is the function `name` of others, with the parameters `list`.
@@ -377,7 +374,7 @@ impl Emitter<'_> {
             writes,
             workspace: 0,
             has_parallel_loops: false,
-            has_kept_branches: false,
+            kept: Kept::default(),
             takes_threads: false,
             is_external: true,
             callees: vec![],
@@ -595,7 +592,7 @@ impl Emitter<'_> {
             Some(_) => return steps.extend(first(then_block)),
             None => {}
         }
-        self.keeps_branches = true;
+        self.kept.branches = true;
         let then_first = first(then_block);
         let condition = self.scalar(branch.condition);
         self.line(&format!("if ({}) {{", condition.text));

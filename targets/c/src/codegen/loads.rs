@@ -242,7 +242,7 @@ impl Emitter<'_> {
         {
             let (elem, lanes) = self.natural(dtype);
             let otherwise = self.vector(otherwise, dtype, elem, lanes);
-            self.keeps_branches = true;
+            self.kept.branches = true;
             let vector = self.load_between(&buffer, &place, dtype, &between, &otherwise);
             return Some(Repr::Vector(vector));
         }
@@ -250,7 +250,7 @@ impl Emitter<'_> {
             .iter()
             .all(|repr| matches!(repr, Repr::Scalar(_) | Repr::Splat(_)))
             && !self.varies(&place);
-        self.keeps_branches = true;
+        self.kept.branches = true;
         let (condition, otherwise) = (self.lane(condition, truth), self.lane(otherwise, dtype));
         let element = self.element(&buffer, &place, dtype);
         let expr = Expr::choice(&condition, &element, &otherwise);

@@ -13,6 +13,9 @@ use crate::codegen::plan::Place;
 use crate::codegen::ranges::Range;
 use crate::codegen::values::{LANE, Repr};
 
+/// As many variables are a tile that fills registers.
+const TILE: usize = 4;
+
 impl Emitter<'_> {
     /// Waits, at the end of a function that stores past the caches, until others see what it
     /// stored: such stores are not in order with those that tell others of it.
@@ -103,6 +106,7 @@ impl Emitter<'_> {
             }
             names.push(list);
         }
+        self.kept.registers |= names.len() * pieces >= TILE;
         self.buffers.insert(buffer, Buffer::Variables { names, lanes, shape, declared: variables });
     }
 

@@ -29,7 +29,7 @@ impl Emitter<'_> {
             depth: std::mem::replace(&mut self.depth, 1),
             workspace: self.workspace.clone(),
             streams: std::mem::take(&mut self.streams),
-            keeps_branches: std::mem::take(&mut self.keeps_branches),
+            kept: std::mem::take(&mut self.kept),
         });
         let Some(tasks) = self.layout.tasks(op) else {
             self.line(&format!("for (int64_t {index} = begin; {index} < end; {index}++) {{"));
@@ -69,7 +69,7 @@ impl Emitter<'_> {
         let outlined = self.outlined.take().expect("a parallel loop was started");
         let Outlined { count, index, function, outside, around, depth, workspace, .. } = outlined;
         let attribute = self.attribute();
-        (self.streams, self.keeps_branches) = (outlined.streams, outlined.keeps_branches);
+        (self.streams, self.kept) = (outlined.streams, outlined.kept);
         self.names.release(&index);
         self.scope.shift_remove(&index);
         let text = std::mem::replace(&mut self.out, around);
