@@ -6,7 +6,7 @@
 //! and which products are of fixed-point numbers. It was not compared with the original's output;
 //! tests compare it with real arithmetic, from which the integers differ by at most one.
 
-use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
+use ir_core::{DType, Dim, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
 use relay::define::{Define, DefineCx, Defined, Operand};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use te::compute::{Expression, Tensor};
@@ -178,8 +178,13 @@ impl DefinedQuantization {
     /// As [`Quantization::dequantize`], a `float32`.
     fn dequantize(&self, e: &mut Expression<'_>, element: ValueId, i: &[ValueId]) -> ValueId {
         let zero = load_spread(e, &self.zero_point, i, self.axis);
+        let known = known_integer(e, zero);
+        if e.dtype(element).bits() <= 16 && e.dtype(zero) == DType::INT32 && known.is_none() {
+            let (shifted, scale) = (define_difference(e, element, zero), self.scale(e, i));
+            return e.mul(shifted, scale);
+        }
         // In numbers that vectors hold, and in which the difference is exact.
-        let exact = match (e.dtype(element).bits(), known_integer(e, zero)) {
+        let exact = match (e.dtype(element).bits(), known) {
             (..=16, Some(zero)) if zero.abs() < 1 << 30 => DType::INT32,
             (..=32, _) => DType::FLOAT64,
             _ => DType::INT64,
@@ -199,6 +204,21 @@ impl DefinedQuantization {
         let rounded = e.scalar(ScalarOp::Round, &[shifted]);
         e.cast(rounded, DType::INT64)
     }
+}
+
+/// `element`, of at most 16 bits, less `zero`, an `int32`, as the nearest `float32`: the last 8 bits of `zero`
+/// and the others are subtracted one after the other, the first time exactly.
+fn define_difference(e: &mut Expression<'_>, element: ValueId, zero: ValueId) -> ValueId {
+    let int = DType::INT32;
+    let [eight, mask] = [8, 255].map(|number| e.constant(int, Scalar::Int(number)));
+    let (low, high) =
+        (e.scalar(ScalarOp::And, &[zero, mask]), e.scalar(ScalarOp::ShiftRight, &[zero, eight]));
+    let element = e.cast(element, int);
+    let small = e.sub(element, low);
+    let [small, high] = [small, high].map(|number| e.cast(number, DType::FLOAT32));
+    let step = e.number(DType::FLOAT32, 256.0);
+    let large = e.mul(high, step);
+    e.sub(small, large)
 }
 
 /// The integer that `value` is known to be.

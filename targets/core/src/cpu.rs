@@ -207,8 +207,13 @@ impl Rules<'_> {
     fn lanes(&self, extent: i64, bits: u32) -> Option<i64> {
         let most = self.machine.lanes(bits as usize) as i64;
         let dividing = most.min(1 << extent.trailing_zeros().min(16));
+        // With shorter ones for the rest.
+        let vectors = |lanes: i64| extent / lanes + i64::from((extent % lanes).count_ones());
         match () {
             _ if most < 2 => None,
+            _ if dividing >= 2 && dividing * 2 >= most && vectors(most) < vectors(dividing) => {
+                Some(most)
+            }
             _ if dividing * 2 >= most && dividing >= 2 => Some(dividing),
             _ if extent >= 4 * most => Some(most),
             _ if extent > most && dividing * 4 <= most => Some(most),

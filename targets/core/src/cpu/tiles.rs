@@ -56,7 +56,7 @@ impl Rules<'_> {
         let Some(last) = spatial.iter().rposition(|extent| *extent > 1) else {
             return self.reduce_in_vectors(root, producer, others);
         };
-        let Some(lanes) = self.tile_lanes(spatial[last], self.bits(producer)) else {
+        let Some(lanes) = self.lanes(spatial[last], self.bits(producer)) else {
             return self.reduce_in_vectors(root, producer, others);
         };
         let accesses = self.schedule.accesses_in_vectors(producer, last, lanes);
@@ -99,15 +99,6 @@ impl Rules<'_> {
         let _ = self.schedule.set_scope(producer, Scope::Register);
         self.tile_within(producer, last, &tile, &accesses);
         true
-    }
-
-    /// Lanes of tiles for a loop of `extent` iterations, as [`lanes`](Rules::lanes) gives them; all of them where
-    /// a shorter vector for the rest of the row makes fewer in all.
-    fn tile_lanes(&self, extent: i64, bits: u32) -> Option<i64> {
-        let lanes = self.lanes(extent, bits)?;
-        let most = self.machine.lanes(bits as usize) as i64;
-        let vectors = |lanes: i64| extent / lanes + i64::from((extent % lanes).count_ones());
-        Some(if vectors(most) < vectors(lanes) { most } else { lanes })
     }
 
     /// Splits the loops `axes` into outer ones and those of the tile, its rows before its vectors: each
