@@ -397,7 +397,7 @@ impl Emitter<'_> {
                 (self.lane(condition, truth), self.lane(a, dtype), self.lane(b, dtype));
             let expr = if dtype.is_bool() {
                 bool_choice(&condition, &a, &b)
-            } else if self.arms.are_computed(select, result) {
+            } else if self.arms.are_computed(select, result) && !self.is_wrapped(select, dtype) {
                 let function = self.helpers.select_scalar(dtype);
                 Expr::call(&function, &[&condition, &a, &b])
             } else {
@@ -427,6 +427,23 @@ impl Emitter<'_> {
             }
         }
         Repr::Vector(Vector { elem, lanes, pieces })
+    }
+
+    /// Whether a choice of indices is one that compilers make no branch of: of a constant, or of a number and the
+    /// same with a constant added, as places from the end are.
+    fn is_wrapped(&self, select: &Select, dtype: DType) -> bool {
+        let is_constant = |value: ValueId| self.body.view_def::<Constant>(value).is_some();
+        let is_moved = |sum: ValueId, value: ValueId| {
+            self.body.defining_op(sum).is_some_and(|op| {
+                ScalarOp::of(self.body.op_name(op)) == Some(ScalarOp::Add)
+                    && self.body.operand(op, 0) == value
+                    && is_constant(self.body.operand(op, 1))
+            })
+        };
+        let (a, b) = (select.a, select.b);
+        dtype.is_integer()
+            && dtype.bits() == 64
+            && (is_constant(a) || is_constant(b) || is_moved(a, b) || is_moved(b, a))
     }
 
     fn extract(&mut self, extract: &Extract) -> Expr {
