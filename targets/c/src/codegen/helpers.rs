@@ -36,6 +36,8 @@ pub(super) struct Helpers {
     pub(super) math: bool,
     string: bool,
     atomic: bool,
+    /// Whether there are GNU vectors, and with them instructions by name.
+    has_vectors: bool,
 }
 
 /// Definitions of functions are written `T name(args) { body }` with this.
@@ -57,9 +59,14 @@ pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 impl Helpers {
+    /// None yet, with GNU vectors or without.
+    pub(super) fn new(has_vectors: bool) -> Helpers {
+        Helpers { has_vectors, ..Helpers::default() }
+    }
+
     /// Adds what `other` needs.
     pub(super) fn include(&mut self, other: &Helpers) {
-        let Helpers { types, functions, math, string, atomic } = other;
+        let Helpers { types, functions, math, string, atomic, has_vectors: _ } = other;
         for (name, definition) in types {
             self.types.entry(name.clone()).or_insert_with(|| definition.clone());
         }

@@ -206,7 +206,7 @@ pub(super) fn write(
         affine,
         plan,
         arms,
-        helpers: Helpers::default(),
+        helpers: Helpers::new(style.vector_bits > 0),
         style,
         names: Names::default(),
         values: FxHashMap::default(),

@@ -92,14 +92,32 @@ impl Helpers {
                  return a < 0 ? (uint64_t)(int64_t)a : (uint64_t)a;"
             )
         } else {
+            let at_once = if self.has_vectors {
+                self.whole_instruction(from, &wrapped)
+            } else {
+                String::new()
+            };
             format!(
-                "int64_t whole = 0; /* NaN */\nif (a >= {high}) {{\n    whole = INT64_MAX;\n}} \
-                 else if (a < {low}) {{\n    whole = INT64_MIN;\n}} else if (a == a) {{\n    \
-                 whole = (int64_t)a;\n}}\nreturn {wrapped};"
+                "int64_t whole = 0; /* NaN */\n{at_once}if (a >= {high}) {{\n    \
+                 whole = INT64_MAX;\n}} else if (a < {low}) {{\n    whole = INT64_MIN;\n}} \
+                 else if (a == a) {{\n    whole = (int64_t)a;\n}}\nreturn {wrapped};"
             )
         };
         let name = format!("{}_of_{}", suffix(to), suffix(from));
         self.define(name, |_, name| function(t, name, &format!("{f} a"), &body))
+    }
+
+    /// What returns `wrapped`, where `whole` is the float `a` of type `from` and x86 has an instruction for it: the
+    /// least integer stands for all that are none.
+    fn whole_instruction(&mut self, from: DType, wrapped: &str) -> String {
+        let (name, vector) = match from {
+            DType::FLOAT32 => ("cvttss2si64", self.vector_type(from, 4)),
+            _ => ("cvttsd2si64", self.vector_type(from, 2)),
+        };
+        format!(
+            "#if defined(__x86_64__)\nwhole = __builtin_ia32_{name}(({vector}){{a}});\n\
+             if (whole != INT64_MIN) {{\n    return {wrapped};\n}}\nwhole = 0;\n#endif\n"
+        )
     }
 
     /// The function that gives the bits of a `float` as `dtype`, rounded to nearest even.
