@@ -11,6 +11,7 @@ pub mod loss;
 pub mod normalization;
 pub(crate) mod numeric;
 pub mod padding;
+mod pairs;
 pub mod pooling;
 pub mod rearrangement;
 mod relation;

@@ -22,6 +22,8 @@ pub enum Typing {
     Float,
     /// Operands of one integer type or `bool`; the result has it too.
     Bits,
+    /// Operands of `int32`; the result has it too.
+    Pairs,
     /// Operands of one type; the result is `bool`.
     Comparison,
     /// One float; the result is `bool`.
@@ -103,6 +105,9 @@ scalar_ops! {
     ShiftLeft "shl" 2 Bits
     /// `⌊a / 2^b⌋`. A negative `b` is an error.
     ShiftRight "shr" 2 Bits
+    /// The sum of the products of the lower and of the upper 16 bits of `a` and `b`, as signed integers; it
+    /// wraps.
+    PairDot "pairdot" 2 Pairs
     /// `a = b`.
     Eq "eq" 2 Comparison
     /// `a ≠ b`.
@@ -193,6 +198,7 @@ impl ScalarOp {
             Typing::Arithmetic | Typing::Comparison => true,
             Typing::Float | Typing::Test => dtype.is_float(),
             Typing::Bits => dtype.is_integer(),
+            Typing::Pairs => dtype.is_integer() && dtype.is_signed() && dtype.bits() == 32,
         };
         let result = match self.typing() {
             Typing::Comparison | Typing::Test => bool_like(dtype),
@@ -210,7 +216,11 @@ impl ScalarOp {
             if let Err(message) = computable(first) {
                 return Stop::Error(message);
             }
-            let expected = if self.typing() == Typing::Bits { "an integer type" } else { "floats" };
+            let expected = match self.typing() {
+                Typing::Bits => "an integer type",
+                Typing::Pairs => "`int32`",
+                _ => "floats",
+            };
             Stop::error(format!("expected {expected}, found {first}"))
         })?;
         Ok(Type::scalar(result))
@@ -293,7 +303,7 @@ impl ScalarOp {
             RoundEven => a.round_ties_even(),
             Trunc => a.trunc(),
             // The type relation admits no floats here.
-            And | Or | Xor | Not | ShiftLeft | ShiftRight => {
+            And | Or | Xor | Not | ShiftLeft | ShiftRight | PairDot => {
                 debug_assert!(dtype.is_integer());
                 f64::NAN
             }
@@ -330,6 +340,10 @@ impl ScalarOp {
             Not => !a,
             ShiftLeft => a.checked_shl(amount()?).filter(|_| b < 64).unwrap_or(0),
             ShiftRight => a >> amount()?,
+            PairDot => {
+                let half = |number: i128, from: u32| i128::from((number >> from) as i16);
+                half(a, 0) * half(b, 0) + half(a, 16) * half(b, 16)
+            }
             Eq => (a == b).into(),
             Ne => (a != b).into(),
             Lt => (a < b).into(),

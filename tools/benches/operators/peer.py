@@ -146,9 +146,9 @@ def products():
     case("matmul, float16", "MatMul", floats(256, 256, dtype=np.float16), Known(floats(256, 256, dtype=np.float16)))
     case("gemm", "Gemm", floats(128, 768), Known(floats(3072, 768)), Known(floats(3072)), transB=1)
     case("gemm, transposed", "Gemm", floats(300, 200), floats(100, 300), transA=1, transB=1)
-    case("matmul integer", "MatMulInteger", integers(0, 255, 128, 768, dtype=np.uint8), Known(integers(-127, 128, 768, 768, dtype=np.int8)))
+    case("matmul integer", "MatMulInteger", integers(0, 255, 128, 768, dtype=np.uint8), Known(integers(-64, 64, 768, 768, dtype=np.int8)))
     one, zero = Known(0.05, np.float32), Known(3, np.uint8)
-    case("qlinear matmul", "QLinearMatMul", integers(0, 255, 128, 768, dtype=np.uint8), one, zero, Known(integers(-127, 128, 768, 768, dtype=np.int8)), one, Known(0, np.int8), Known(9.0, np.float32), zero)
+    case("qlinear matmul", "QLinearMatMul", integers(0, 255, 128, 768, dtype=np.uint8), one, zero, Known(integers(-64, 64, 768, 768, dtype=np.int8)), one, Known(0, np.int8), Known(9.0, np.float32), zero)
     case("einsum", "Einsum", floats(8, 64, 64), floats(8, 64, 64), equation="bij,bkj->bik")
     case("fused matmul", "FusedMatMul", floats(12, 128, 64), floats(12, 128, 64), domain="com.microsoft", transB=1, alpha=0.125)
 
@@ -186,7 +186,7 @@ def convolutions():
     conv("conv transpose 1d", (1, 64, 500), (64, 32, 8), "ConvTranspose", strides=[4])
     case("conv integer", "ConvInteger", integers(0, 255, 1, 64, 28, 28, dtype=np.uint8), Known(integers(0, 255, 64, 64, 3, 3, dtype=np.uint8)), Known(3, np.uint8))
     one, zero = Known(0.05, np.float32), Known(3, np.uint8)
-    case("qlinear conv", "QLinearConv", integers(0, 255, 1, 64, 28, 28, dtype=np.uint8), one, zero, Known(integers(-127, 128, 64, 64, 3, 3, dtype=np.int8)), one, Known(0, np.int8), Known(9.0, np.float32), zero, pads=[1, 1, 1, 1])
+    case("qlinear conv", "QLinearConv", integers(0, 255, 1, 64, 28, 28, dtype=np.uint8), one, zero, Known(integers(-64, 64, 64, 64, 3, 3, dtype=np.int8)), one, Known(0, np.int8), Known(9.0, np.float32), zero, pads=[1, 1, 1, 1])
 
 
 def pools():

@@ -6,8 +6,10 @@ use ir_core::{
 use relay::define::{Define, DefineCx, Defined, Index, Operand, accumulator, strided};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, RandomOperand, Value};
 use te::compute::{Combiner, Tensor};
+use te::scalar::ScalarOp;
 
 use super::numeric::{Number, compute_dtype, dispatch, result_shape, size};
+use super::pairs::{are_paired, define_pairs};
 use super::relation::{divide, kernel, layout_or, require};
 use super::transposed_convolution::{Conv2dBackwardWeight, transposed_convolution};
 use super::window::{Margin, Step, Windows, data_order, margins, pad_stage, spatial_axes};
@@ -156,6 +158,7 @@ fn kernel_order(rank: usize) -> String {
 }
 
 /// What the attributes of a convolution, or of a transposed one, say about its loops.
+#[derive(Clone)]
 pub(super) struct Geometry {
     /// The orders of the axes that are computed in.
     pub(super) order: String,
@@ -274,15 +277,40 @@ fn convolve<T: Number>(
     T::write(dtype, &shape, &result)
 }
 
-/// The padded input, where there is padding, and the sum over input channels of a group and
-/// places of the kernel.
+/// A convolution, of pairs of channels where elements are short integers.
 fn define_convolution(
     geometry: &Geometry,
     cx: &mut DefineCx<'_>,
     data: &Tensor,
     weight: &Tensor,
 ) -> Defined {
-    let (shape, dtype) = cx.result()?;
+    let sums = accumulator(data.dtype, weight.dtype, cx.result()?.1);
+    let input = geometry.data_layout.logical_extents(&geometry.order, &data.shape)?;
+    let is_even = input[1] / geometry.groups.max(1) % 2 == 0;
+    if is_even && are_paired(data.dtype, weight.dtype, sums) {
+        let of_data = geometry.data_layout.with_pairs('C');
+        let of_weight = geometry.kernel_layout.with_pairs('I');
+        if let Some(((data_layout, channels), (kernel_layout, inputs))) = of_data.zip(of_weight) {
+            let data = define_pairs(cx, data, channels, "data");
+            let weight = define_pairs(cx, weight, inputs, "weight");
+            let paired = Geometry { data_layout, kernel_layout, ..geometry.clone() };
+            return define_sums(&paired, cx, &data, &weight, ScalarOp::PairDot, sums);
+        }
+    }
+    define_sums(geometry, cx, data, weight, ScalarOp::Mul, sums)
+}
+
+/// The padded input, where there is padding, and the sum of what `product` makes of its elements and those of
+/// the kernel, as `sums`, over input channels of a group and places of the kernel.
+fn define_sums(
+    geometry: &Geometry,
+    cx: &mut DefineCx<'_>,
+    data: &Tensor,
+    weight: &Tensor,
+    product: ScalarOp,
+    sums: DType,
+) -> Defined {
+    let (shape, _) = cx.result()?;
     let Geometry { order, kernel_order, steps, data_layout, kernel_layout, out_layout, .. } =
         geometry;
     let groups = geometry.groups.max(1);
@@ -302,7 +330,6 @@ fn define_convolution(
         _ => vec![group_inputs],
     };
     let extents: Vec<i64> = channels.iter().chain(&kernel[2..]).copied().collect();
-    let sums = accumulator(data.dtype, weight.dtype, dtype);
     cx.reduce(&extents, Combiner::Sum, |e, i, r| {
         let out = out_layout.logical_indices(order, &shape, i);
         let (r, taps) = r.split_at(channels.len());
@@ -328,7 +355,7 @@ fn define_convolution(
         let at = kernel_layout.physical_indices(e, kernel_order, &tap_place);
         let w = e.load(weight, &at);
         let w = e.cast(w, sums);
-        e.mul(x, w)
+        e.scalar(product, &[x, w])
     })
 }
 

@@ -7,8 +7,10 @@ use ir_core::{
 use relay::define::{Define, DefineCx, Defined, Index, Operand, accumulator, along};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, RandomOperand, Value};
 use te::compute::{Combiner, Expression};
+use te::scalar::ScalarOp;
 
 use super::numeric::{Number, compute_dtype, dispatch, map_along, result_shape, size};
+use super::pairs::{are_paired, define_pairs};
 use super::relation::{require, require_rank, vectors_along};
 use crate::gradient::{Gradient, Pullback, Term};
 use crate::layout::Layout;
@@ -190,16 +192,37 @@ fn dense<T: Number>(
     T::write(dtype, shape, &out)
 }
 
+/// Fewer rows are not worth packing the other factor in pairs.
+const PAIRED_ROWS: i64 = 8;
+
 /// The product over `inner` elements whose factors stand at the indices that `left` and `right`
-/// give for indices of the result and of the sum.
+/// give for indices of the result and of the sum. `axes` are those of the factors that are summed over,
+/// where there is one each.
 fn define_product(
     cx: &mut DefineCx<'_>,
     inner: i64,
+    axes: Option<[usize; 2]>,
     left: impl FnOnce(&mut Expression<'_>, &[ValueId], ValueId) -> Vec<ValueId>,
     right: impl FnOnce(&mut Expression<'_>, &[ValueId], ValueId) -> Vec<ValueId>,
 ) -> Defined {
-    let (a, b) = (cx.tensor(0)?, cx.tensor(1)?);
-    let sums = accumulator(a.dtype, b.dtype, cx.result()?.1);
+    let (mut a, mut b) = (cx.tensor(0)?, cx.tensor(1)?);
+    let (shape, dtype) = cx.result()?;
+    let sums = accumulator(a.dtype, b.dtype, dtype);
+    let rows = shape.iter().rev().skip(1).fold(1i64, |rows, extent| rows.saturating_mul(*extent));
+    if let Some([of_a, of_b]) = axes.filter(|_| are_paired(a.dtype, b.dtype, sums))
+        && inner > 1
+        && rows >= PAIRED_ROWS
+    {
+        a = define_pairs(cx, &a, of_a, "lhs");
+        b = define_pairs(cx, &b, of_b, "rhs");
+        return cx.reduce(&[(inner + 1) / 2], Combiner::Sum, |e, i, k| {
+            let at = left(e, i, k[0]);
+            let x = e.load(&a, &at);
+            let at = right(e, i, k[0]);
+            let y = e.load(&b, &at);
+            e.scalar(ScalarOp::PairDot, &[x, y])
+        });
+    }
     cx.reduce(&[inner], Combiner::Sum, |e, i, k| {
         let at = left(e, i, k[0]);
         let x = e.load(&a, &at);
@@ -218,10 +241,12 @@ fn with_last(i: &[ValueId], last: ValueId) -> Vec<ValueId> {
 }
 
 fn define_dense(cx: &mut DefineCx<'_>) -> Defined {
-    let inner = last(&cx.tensor(0)?.shape, 1) as i64;
+    let data = cx.tensor(0)?;
+    let inner = last(&data.shape, 1) as i64;
     define_product(
         cx,
         inner,
+        Some([data.shape.len().saturating_sub(1), 1]),
         |_, i, k| with_last(i, k),
         |_, i, k| i.last().copied().into_iter().chain([k]).collect(),
     )
@@ -283,11 +308,14 @@ fn evaluate_dense_pack(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 fn define_dense_pack(cx: &mut DefineCx<'_>) -> Defined {
     let op = cx.fields::<ContribDensePack<Operand>>()?;
     let layout = Layout::parse(&op.weight_layout)?;
-    let (inner, (shape, _)) = (last(&cx.tensor(0)?.shape, 1) as i64, cx.result()?);
+    let (data, (shape, _)) = (cx.tensor(0)?, cx.result()?);
+    let inner = last(&data.shape, 1) as i64;
     let units = last(&shape, 1) as i64;
+    let inputs = layout.position('C').filter(|_| layout.block('C') == 1);
     define_product(
         cx,
         inner,
+        inputs.map(|inputs| [data.shape.len().saturating_sub(1), inputs]),
         |_, i, k| with_last(i, k),
         |e, i, k| {
             let unit = i.last().map(|unit| Index::new(*unit, units)).unwrap_or_default();
@@ -386,9 +414,12 @@ fn define_matmul(cx: &mut DefineCx<'_>) -> Defined {
             at
         });
     }
+    let rank = cx.tensor(0)?.shape.len();
+    let row = rank.saturating_sub(if op.transpose_a { 2 } else { 1 });
     define_product(
         cx,
         inner,
+        Some([row, usize::from(op.transpose_b)]),
         |_, i, k| {
             let mut at = with_last(i, k);
             if op.transpose_a {
@@ -540,6 +571,7 @@ fn define_batch_matmul(cx: &mut DefineCx<'_>) -> Defined {
     define_product(
         cx,
         inner,
+        Some([if op.transpose_a { 1 } else { 2 }, if op.transpose_b { 2 } else { 1 }]),
         |e, i, k| {
             let (row, column) = if op.transpose_a { (k, i[1]) } else { (i[1], k) };
             vec![batch(e, x[0], i[0]), row, column]

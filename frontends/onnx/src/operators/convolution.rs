@@ -1,5 +1,6 @@
 //! Convolutions.
 
+use super::linear::sums;
 use super::{Operator, one};
 use crate::importer::{Fault, Value};
 use crate::node::{Cx, attr, bounded};
@@ -132,7 +133,8 @@ pub(super) fn convolve(cx: &mut Cx<'_, '_>, data: &Value, weight: &Value) -> Res
         .with("dilation", &window.dilations)
         .with("groups", &cx.int("group", 1)?)
         .with("channels", &channels)
-        .with("kernel_size", &window.kernel);
+        .with("kernel_size", &window.kernel)
+        .with("out_dtype", &sums(cx, data)?);
     cx.op_with(name, &[data, weight], attrs)
 }
 

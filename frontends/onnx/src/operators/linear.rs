@@ -1,10 +1,10 @@
 //! Matrix products.
 
-use ir_core::Dim;
+use ir_core::{DType, Dim};
 
 use super::{Operator, one};
 use crate::importer::{Fault, Value};
-use crate::node::{Cx, attr, attrs};
+use crate::node::{Cx, attr};
 
 pub(super) const OPERATORS: &[Operator] = &[
     one("Det", "`linalg.det`", |cx| cx.unary("linalg.det")),
@@ -72,10 +72,22 @@ pub(super) fn matmul(cx: &mut Cx<'_, '_>, a: &Value, b: &Value) -> Result<Value,
             let product = matmul(cx, a, &column)?;
             cx.squeeze(&product, &[-1])
         }
-        (_, 2) => cx.op("nn.matmul", &[a, b]),
-        (3, 3) => cx.op("nn.batch_matmul", &[a, b]),
+        (_, 2) => {
+            let attrs = attr("out_dtype", sums(cx, a)?);
+            cx.op_with("nn.matmul", &[a, b], attrs)
+        }
+        (3, 3) => {
+            let attrs = attr("out_dtype", sums(cx, a)?);
+            cx.op_with("nn.batch_matmul", &[a, b], attrs)
+        }
         _ => batches(cx, a, b),
     }
+}
+
+/// The element type of sums of products of `value`, where it is another one: integers without their zero points,
+/// which 16 bits hold, are summed up as `int32`.
+pub(super) fn sums(cx: &mut Cx<'_, '_>, value: &Value) -> Result<Option<DType>, Fault> {
+    Ok((cx.dtype(value)? == DType::INT16).then_some(DType::INT32))
 }
 
 /// The product of batches of any rank, as one of batches of rank 3.
@@ -118,7 +130,8 @@ fn batches(cx: &mut Cx<'_, '_>, a: &Value, b: &Value) -> Result<Value, Fault> {
         cx.reshape(&value, &[count, rows, columns])
     };
     let (flat_a, flat_b) = (in_a_row(a, batch_x)?, in_a_row(b, batch_y)?);
-    let product = cx.op_with("nn.batch_matmul", &[&flat_a, &flat_b], attrs())?;
+    let attrs = attr("out_dtype", sums(cx, a)?);
+    let product = cx.op_with("nn.batch_matmul", &[&flat_a, &flat_b], attrs)?;
     let open = joined.iter().filter(|dim| dim.known().is_none()).count();
     if open > 1 {
         let message = "expected at most one open extent in the batches";

@@ -67,8 +67,8 @@ pub(super) const OPERATORS: &[Operator] = &[
     ),
 ];
 
-/// Operand `index`, of integers, as `int32`, without the zero point that operand `zero` may give: one, or
-/// one for each row, where `after` is 1, or column, where it is 0.
+/// Operand `index`, of integers of 8 bits, as `int16`, without the zero point that operand `zero` may give: one, or
+/// one for each row, where `after` is 1, or column, where it is 0. Others become `int32`.
 fn without_zero(
     cx: &mut Cx<'_, '_>,
     index: usize,
@@ -76,9 +76,11 @@ fn without_zero(
     after: i64,
 ) -> Result<Value, Fault> {
     let data = cx.input(index)?;
-    let data = cx.cast(&data, DType::INT32)?;
+    let is_short = cx.dtype(&data)?.bits() <= 8;
+    let dtype = if is_short { DType::INT16 } else { DType::INT32 };
+    let data = cx.cast(&data, dtype)?;
     let Some(zero) = cx.optional(zero) else { return Ok(data) };
-    let zero = cx.cast(&zero, DType::INT32)?;
+    let zero = cx.cast(&zero, dtype)?;
     let zero = row_wise(cx, &zero, after)?;
     cx.op("subtract", &[&data, &zero])
 }

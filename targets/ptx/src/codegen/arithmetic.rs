@@ -205,6 +205,17 @@ impl Writer<'_> {
                 self.asm.op(&name, class, &[a, amount])
             }
             Pow => self.integer_power(m, a, b),
+            PairDot => {
+                let mut halves = |number: Operand| {
+                    let width = [number, ZERO, Operand::Int(16)];
+                    let low = self.asm.op("bfe.s32", class, &width);
+                    [low, self.asm.op("shr.s32", class, &[number, Operand::Int(16)])]
+                };
+                let ([a_low, a_high], [b_low, b_high]) = (halves(a), halves(b));
+                let low = self.asm.op("mul.lo.s32", class, &[a_low, b_low]);
+                let high = self.asm.op("mul.lo.s32", class, &[a_high, b_high]);
+                self.asm.op("add.s32", class, &[low, high])
+            }
             _ => self.divided(op, m, ty, a, b, known),
         }
     }

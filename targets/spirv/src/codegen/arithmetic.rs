@@ -135,6 +135,19 @@ impl Emitter<'_, '_> {
             Xor => code.op(Opcode::BitwiseXor, register, [a, b]),
             Not => code.op(Opcode::Not, register, [a]),
             ShiftLeft | ShiftRight => self.shift(scalar, integers),
+            PairDot => {
+                let sixteen = code.int(16, register);
+                let mut halves = |number: Id| {
+                    let raised = code.op(Opcode::ShiftLeftLogical, register, [number, sixteen]);
+                    [raised, number].map(|half| {
+                        code.op(Opcode::ShiftRightArithmetic, register, [half, sixteen])
+                    })
+                };
+                let ([a_low, a_high], [b_low, b_high]) = (halves(a), halves(b));
+                let low = code.multiply(register, a_low, b_low);
+                let high = code.multiply(register, a_high, b_high);
+                code.add(register, low, high)
+            }
             other => unreachable!("the type relation gives `{}` no integers", other.name()),
         };
         let fits = exact(scalar, a_range, b_range).is_some_and(|range| range.fits(dtype));

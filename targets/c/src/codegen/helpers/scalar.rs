@@ -242,6 +242,10 @@ impl Helpers {
                 guarded(&format!("({t})(a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0))"), "0")
             }
             ShiftLeft | ShiftRight => shift(op, dtype),
+            PairDot => "const int32_t low = (int16_t)a * (int16_t)b;\n\
+                        const int32_t high = (a >> 16) * (b >> 16);\n\
+                        return (int32_t)((uint32_t)low + (uint32_t)high);"
+                .to_string(),
             Pow => power(dtype),
             // Everything else is an operator of C.
             _ => "return a;".to_string(),

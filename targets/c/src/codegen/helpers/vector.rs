@@ -470,6 +470,7 @@ impl Helpers {
                 self.vector_type(unsigned(elem), lanes);
                 Some(format!("return ({vector})(-({word})a);"))
             }
+            PairDot => Some(self.pair_products(lanes)),
             Min | Max if dtype.is_float() => Some(self.float_extremum(op, elem, lanes, number)),
             Min | Max => {
                 let (select, symbol) = (self.select(elem, lanes), extremum_order(op));
@@ -490,6 +491,32 @@ impl Helpers {
         };
         let body = direct.unwrap_or_else(|| self.lane_by_lane(op, dtype, &vector, lanes));
         self.define(name, |_, n| function(result, n, &parameters, &body))
+    }
+
+    /// The body of the products of pairs of 16 bits in `lanes` words.
+    fn pair_products(&mut self, lanes: usize) -> String {
+        let words = self.vector_type(DType::INT32, lanes);
+        let bits = self.vector_type(DType::UINT32, lanes);
+        let plain = format!(
+            "const {words} low = (({words})(({bits})a << 16) >> 16) * (({words})(({bits})b << 16) >> 16);\n\
+             const {words} high = (a >> 16) * (b >> 16);\n\
+             return ({words})(({bits})low + ({bits})high);"
+        );
+        let (feature, name, rest) = match lanes {
+            4 => ("defined(__SSE2__)", "pmaddwd128", ""),
+            8 => ("defined(__AVX2__)", "pmaddwd256", ""),
+            16 => (
+                "defined(__AVX512BW__) && !defined(__clang__)",
+                "pmaddwd512_mask",
+                ", a, (uint16_t)-1",
+            ),
+            _ => return plain,
+        };
+        let halves = self.vector_type(DType::INT16, 2 * lanes);
+        format!(
+            "#if {feature}\nreturn ({words})__builtin_ia32_{name}(({halves})a, ({halves})b{rest});\n\
+             #else\n{plain}\n#endif"
+        )
     }
 
     /// The body of `op` on each lane of a `vector`.
