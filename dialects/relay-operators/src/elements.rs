@@ -250,6 +250,21 @@ pub fn total_order(a: Scalar, b: Scalar, dtype: DType) -> Ordering {
     compare(a, b, dtype).unwrap_or_else(|| a.as_f64().is_nan().cmp(&b.as_f64().is_nan()))
 }
 
+/// The number by whose order elements of type `dtype` are in [`total_order`].
+pub fn order_key(value: Scalar, dtype: DType) -> u64 {
+    const SIGN: u64 = 1 << 63;
+    match value {
+        Scalar::Float(number) if number.is_nan() => u64::MAX,
+        Scalar::Float(number) => {
+            // Zeros are equal; of other floats, the bits are in order, those of negative ones backwards.
+            let bits = if number == 0.0 { 0 } else { number.to_bits() };
+            if bits & SIGN == 0 { bits | SIGN } else { !bits }
+        }
+        Scalar::Int(number) if dtype.is_signed() => number as u64 ^ SIGN,
+        Scalar::Int(number) => number as u64,
+    }
+}
+
 /// Applies `f` to every element; results are cast to `dtype`.
 pub fn map(
     data: &TensorData,

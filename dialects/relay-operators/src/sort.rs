@@ -54,17 +54,17 @@ fn sorted_rows(
     mut place: impl FnMut(usize, usize, &[usize]),
 ) -> Result<(), EvalError> {
     let dtype = data.dtype();
-    let values: Vec<Scalar> = data.elements().collect();
+    let key = |value| elements::order_key(value, dtype);
+    let keys: Vec<u64> = data.elements().map(key).collect();
     let Rows { starts, extent, stride } = Rows::new(data, axis)?;
-    let mut order: Vec<usize> = Vec::with_capacity(extent);
+    let (mut keyed, mut order) = (Vec::with_capacity(extent), Vec::with_capacity(extent));
     for start in starts {
+        let key = |at: usize| keys[start + at * stride];
+        keyed.clear();
+        keyed.extend((0..extent).map(|at| (if ascending { key(at) } else { !key(at) }, at)));
+        keyed.sort_unstable();
         order.clear();
-        order.extend(0..extent);
-        let value = |at: usize| values[start + at * stride];
-        order.sort_by(|&a, &b| {
-            let order = elements::total_order(value(a), value(b), dtype);
-            if ascending { order } else { order.reverse() }
-        });
+        order.extend(keyed.iter().map(|(_, at)| *at));
         place(start, stride, &order);
     }
     Ok(())
@@ -463,29 +463,32 @@ fn evaluate_unique(op: &Unique<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalErr
     // Where the elements of the first slice stand; those of others stand as many times `inner` further.
     let slice = |block: usize| (0..inner).map(move |at| block * length * inner + at);
     let slice: Vec<usize> = (0..outer).flat_map(slice).collect();
-    let order_of = |a: usize, b: usize| {
-        let pairs = slice
-            .iter()
-            .map(|at| elements::total_order(values[at + a * inner], values[at + b * inner], dtype));
-        pairs.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    let keys: Vec<u64> = values.iter().map(|value| elements::order_key(*value, dtype)).collect();
+    let (slice, keys) = (&slice, &keys);
+    let keys_of = |at: usize| slice.iter().map(move |first| keys[first + at * inner]);
+    // By the first elements; where these are equal, by the others.
+    let order_of = |a: &(u64, usize), b: &(u64, usize)| match a.0.cmp(&b.0) {
+        Ordering::Equal if slice.len() > 1 => keys_of(a.1).cmp(keys_of(b.1)),
+        order => order,
     };
-    let mut order: Vec<usize> = (0..length).collect();
-    order.sort_by(|&a, &b| order_of(a, b));
-    // Runs of equal slices; the sort is stable, so each begins with the first occurrence.
-    let mut runs: Vec<&[usize]> = order.chunk_by(|&a, &b| order_of(a, b).is_eq()).collect();
+    let mut order: Vec<(u64, usize)> =
+        (0..length).map(|at| (keys_of(at).next().unwrap_or(0), at)).collect();
+    order.sort_unstable_by(|a, b| order_of(a, b).then(a.1.cmp(&b.1)));
+    // Runs of equal slices, each of which begins with the first occurrence.
+    let mut runs: Vec<&[(u64, usize)]> = order.chunk_by(|a, b| order_of(a, b).is_eq()).collect();
     if !op.sorted {
-        runs.sort_by_key(|run| run[0]);
+        runs.sort_by_key(|run| run[0].1);
     }
     let mut unique = vec![Scalar::Int(0); values.len()];
     let (mut first, mut inverse, mut counts) =
         (vec![0i64; length], vec![0i64; length], vec![0i64; length]);
     for (place, run) in runs.iter().enumerate() {
-        for at in &slice {
-            unique[at + place * inner] = values[at + run[0] * inner];
+        for at in slice {
+            unique[at + place * inner] = values[at + run[0].1 * inner];
         }
-        first[place] = run[0] as i64;
+        first[place] = run[0].1 as i64;
         counts[place] = run.len() as i64;
-        for &at in *run {
+        for &(_, at) in *run {
             inverse[at] = place as i64;
         }
     }

@@ -21,6 +21,9 @@ const VECTOR: i64 = 8;
 /// of which one stands for all, first of the row, and then of the elements that stand for blocks. `None` where
 /// sorting takes less time. Times are counted in elements of a stage of the sorting network.
 pub(super) fn levels(extent: i64, wanted: i64) -> Option<SmallVec<[i64; 2]>> {
+    if !(1..extent).contains(&wanted) {
+        return None;
+    }
     let steps = i64::from(64 - (wanted - 1).leading_zeros());
     let run = 1 << steps;
     let sort = |elements: i64| {

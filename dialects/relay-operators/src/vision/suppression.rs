@@ -1,12 +1,13 @@
 //! Suppression of boxes that overlap better ones.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
-use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
+use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 use crate::FusionPattern::Opaque;
-use crate::elements;
+use crate::elements::{self, order_key};
 use crate::relation;
 
 /// The boxes that stay, for every image and class: a tuple of
@@ -110,16 +111,18 @@ fn evaluate_suppression(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         let areas: Vec<Area> = areas.collect();
         for class in 0..classes {
             let scores = &scores[(image * classes + class) * count..][..count];
-            let mut order: Vec<usize> = (0..count).filter(|at| scores[*at] > least).collect();
-            // Stable, so that of equal scores the first comes first.
-            order.sort_by(|a, b| scores[*b].partial_cmp(&scores[*a]).unwrap_or(Ordering::Equal));
+            let candidates = (0..count).filter(|at| scores[*at] > least);
+            let key = |at: usize| order_key(Scalar::Float(scores[at]), DType::FLOAT64);
+            // Often, only the first few are asked for. Of equal scores the first comes first.
+            let mut order: BinaryHeap<(u64, Reverse<usize>)> =
+                candidates.map(|at| (key(at), Reverse(at))).collect();
             let mut kept: Vec<usize> = Vec::new();
-            for candidate in order {
+            while let Some((_, Reverse(candidate))) = order.pop() {
                 if kept.len() as f64 >= most {
                     break;
                 }
-                let overlaps = |at: &usize| areas[candidate].overlap(areas[*at]) > threshold;
-                if !kept.iter().any(overlaps) {
+                let area = areas[candidate];
+                if !kept.iter().any(|at| area.overlap(areas[*at]) > threshold) {
                     kept.push(candidate);
                 }
             }
