@@ -62,7 +62,7 @@ impl Arms {
     }
 
     /// Whether an arm of `select` reads what its condition does not.
-    fn read_more(&self, select: &Select) -> bool {
+    pub(super) fn read_more(&self, select: &Select) -> bool {
         let condition = self.get(select.condition);
         let known = |load: &ValueId| condition.as_ref().is_some_and(|all| all.contains(load));
         let more = |arm: ValueId| !self.get(arm).as_ref().is_some_and(|all| all.iter().all(known));

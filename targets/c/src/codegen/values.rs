@@ -401,6 +401,8 @@ impl Emitter<'_> {
                 let function = self.helpers.select_scalar(dtype);
                 Expr::call(&function, &[&condition, &a, &b])
             } else {
+                // Of two loads at places that a condition tells apart, GCC makes loads under masks.
+                self.kept.branches |= self.arms.are_computed(select, result);
                 Expr::choice(&condition, &a, &b)
             };
             return match (dtype.lanes(), splat) {
@@ -443,6 +445,7 @@ impl Emitter<'_> {
         let (a, b) = (select.a, select.b);
         dtype.is_integer()
             && dtype.bits() == 64
+            && !self.arms.read_more(select)
             && (is_constant(a) || is_constant(b) || is_moved(a, b) || is_moved(b, a))
     }
 
