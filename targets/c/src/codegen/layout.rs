@@ -19,6 +19,10 @@ const MAX_STACK: usize = 256 << 10;
 /// A parallel loop that needs workspace runs as at most this many tasks, each with its own.
 const MAX_TASKS: i64 = 64;
 
+/// Of kernels with more bytes of buffers, those that are not needed at a time share memory: what stays in a
+/// cache is not worth what compilers no longer know of it.
+const MOST_APART: usize = 1 << 20;
+
 const ALIGNMENT: usize = target_core::ALIGNMENT;
 
 /// Where a buffer lives.
@@ -53,6 +57,8 @@ pub(super) struct Layout {
     calls: FxHashMap<OpId, usize>,
     /// Bytes in all.
     pub(super) bytes: usize,
+    /// Whether buffers of the workspace share memory.
+    pub(super) shares: bool,
 }
 
 /// The tasks of a parallel loop.
@@ -71,17 +77,49 @@ pub(super) struct Tasks {
 struct Frame {
     top: usize,
     most: usize,
+    /// Below the top: places that are free again, with their bytes.
+    free: Vec<(usize, usize)>,
     /// Bytes on the stack, of all arrays together.
     stack: usize,
 }
 
 impl Frame {
-    /// The offset of `bytes` more.
+    /// The offset of `bytes` that are free: of the smallest place that has as many, or at the top.
     fn take(&mut self, bytes: usize) -> usize {
+        let size = bytes.next_multiple_of(ALIGNMENT);
+        let fitting = self.free.iter_mut().filter(|(_, free)| *free >= size);
+        if let Some((offset, free)) = fitting.min_by_key(|(_, free)| *free) {
+            let found = *offset;
+            (*offset, *free) = (*offset + size, *free - size);
+            return found;
+        }
+        self.above(bytes)
+    }
+
+    /// The offset of `bytes` at the top.
+    fn above(&mut self, bytes: usize) -> usize {
         let offset = self.top;
         self.top = offset.saturating_add(bytes.next_multiple_of(ALIGNMENT));
         self.most = self.most.max(self.top);
         offset
+    }
+
+    /// Frees `bytes` from `offset` on.
+    fn give(&mut self, offset: usize, bytes: usize) {
+        self.free.retain(|(_, free)| *free > 0);
+        self.free.push((offset, bytes.next_multiple_of(ALIGNMENT)));
+        self.free.sort_unstable();
+        self.free.dedup_by(|next, last| {
+            let is_behind = last.0 + last.1 == next.0;
+            last.1 += if is_behind { next.1 } else { 0 };
+            is_behind
+        });
+    }
+
+    /// Frees all from `top` on.
+    fn leave(&mut self, top: usize) {
+        self.top = top;
+        self.free.retain(|(offset, bytes)| offset + bytes <= top);
     }
 }
 
@@ -92,13 +130,15 @@ enum Step {
     Leave(usize),
     /// Ends a parallel loop.
     Join(OpId, i64),
+    /// Frees a buffer of so many bytes.
+    Free(ValueId, usize),
 }
 
 impl Tasks {
     /// The memory in `outer` of a parallel loop of `extent` iterations that need `bytes` each.
     fn within(outer: &mut Frame, bytes: usize, extent: i64) -> Tasks {
         let count = extent.min(MAX_TASKS);
-        Tasks { offset: outer.take(bytes * count as usize), bytes, count }
+        Tasks { offset: outer.above(bytes * count as usize), bytes, count }
     }
 }
 
@@ -112,13 +152,20 @@ impl Layout {
     ) -> Layout {
         let mut layout = Layout::default();
         let planned = planned(body);
-        let mut frames = vec![Frame { top: planned, most: planned, stack: 0 }];
+        let last_uses = last_uses(body);
+        layout.shares = !last_uses.is_empty();
+        let mut frames = vec![Frame { top: planned, most: planned, ..Frame::default() }];
         let mut steps: Vec<Step> = body.first_op(body.entry()).map(Step::Op).into_iter().collect();
         while let Some(step) = steps.pop() {
             let frame_count = frames.len();
             let frame = frames.last_mut().expect("the first frame is never left");
             match step {
-                Step::Leave(top) => frame.top = top,
+                Step::Leave(top) => frame.leave(top),
+                Step::Free(buffer, bytes) => {
+                    if let Some(Home::Workspace(offset)) = layout.homes.get(&buffer) {
+                        frame.give(*offset, bytes);
+                    }
+                }
                 Step::Join(op, extent) => {
                     let bytes = frame.most;
                     frames.pop();
@@ -128,6 +175,8 @@ impl Layout {
                 }
                 Step::Op(op) => {
                     steps.extend(body.next_op(op).map(Step::Op));
+                    let freed = last_uses.get(&op).into_iter().flatten();
+                    steps.extend(freed.map(|(buffer, bytes)| Step::Free(*buffer, *bytes)));
                     if let Some(alloc) = body.view::<Alloc>(op) {
                         let home = home(body, affine, ranges, op, &alloc, frame);
                         layout.homes.insert(body.result(op, 0), home);
@@ -137,7 +186,7 @@ impl Layout {
                         .filter(|bytes| *bytes > 0)
                     {
                         let top = frame.top;
-                        layout.calls.insert(op, frame.take(bytes));
+                        layout.calls.insert(op, frame.above(bytes));
                         frame.top = top;
                     }
                     if !body.has_regions(op) {
@@ -204,6 +253,28 @@ fn home(
     }
     frame.stack = stack;
     Home::Stack
+}
+
+/// By operation, the buffers beside it that nothing behind it uses, and their bytes: those without planned
+/// places, where all of them take much memory.
+fn last_uses(body: &Body) -> FxHashMap<OpId, Vec<(ValueId, usize)>> {
+    let allocs = body.walk().filter_map(|op| {
+        let alloc = body.view::<Alloc>(op).filter(|alloc| alloc.offset.is_none())?;
+        Some((op, bytes(&alloc)))
+    });
+    let allocs: Vec<(OpId, usize)> = allocs.collect();
+    let all = allocs.iter().fold(0usize, |all, (_, bytes)| all.saturating_add(*bytes));
+    let mut last_uses: FxHashMap<OpId, Vec<(ValueId, usize)>> = FxHashMap::default();
+    for (op, bytes) in allocs.into_iter().filter(|_| all > MOST_APART) {
+        let buffer = body.result(op, 0);
+        let Some(block) = body.op_block(op) else { continue };
+        let beside = body.uses(buffer).filter_map(|(user, _)| body.ancestor_in(user, block));
+        let last = beside.reduce(|last, user| if body.is_before(last, user) { user } else { last });
+        if let Some(last) = last {
+            last_uses.entry(last).or_default().push((buffer, bytes.max(1)));
+        }
+    }
+    last_uses
 }
 
 /// Bytes of a buffer.

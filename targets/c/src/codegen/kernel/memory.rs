@@ -39,9 +39,10 @@ impl Emitter<'_> {
             }
             Some(Home::Workspace(offset)) => {
                 let name = self.names.fresh(hint);
-                // Planned places may overlap, and are those of the whole kernel.
+                // Planned places are those of the whole kernel. What shares memory is not `restrict`.
                 let (base, restrict) = match alloc.offset {
                     Some(_) => ("workspace", ""),
+                    None if self.layout.shares => (self.workspace.as_str(), ""),
                     None => (self.workspace.as_str(), "restrict "),
                 };
                 let address = match offset {
