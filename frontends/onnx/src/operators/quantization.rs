@@ -23,7 +23,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     ),
     one(
         "ConvInteger",
-        "`cast` to `int32`, `subtract`, `nn.conv1d`, `nn.conv2d` or `nn.conv3d`",
+        "`cast` to `int16`, `subtract`, `nn.conv1d`, `nn.conv2d` or `nn.conv3d`",
         |cx| {
             let data = without_zero(cx, 0, 2, 0)?;
             let weight = channel_wise(cx, 1, 3)?;
@@ -34,13 +34,13 @@ pub(super) const OPERATORS: &[Operator] = &[
         let data = cx.input(0)?;
         Ok(dynamically_quantized(cx, &data)?.into())
     }),
-    one("MatMulInteger", "`cast` to `int32`, `subtract`, `nn.matmul`", |cx| {
+    one("MatMulInteger", "`cast` to `int16`, `subtract`, `nn.matmul`", |cx| {
         let (a, b) = (without_zero(cx, 0, 2, 1)?, without_zero(cx, 1, 3, 0)?);
         matmul(cx, &a, &b)
     }),
     one(
         "QLinearConv",
-        "`cast` to `int32`, `subtract`, `nn.conv1d`, `nn.conv2d` or `nn.conv3d`, `nn.bias_add`, `multiply`, \
+        "`cast` to `int16`, `subtract`, `nn.conv1d`, `nn.conv2d` or `nn.conv3d`, `nn.bias_add`, `multiply`, \
         `round_even`, `clip`, `cast`",
         |cx| {
             let (data, weight) = (without_zero(cx, 0, 2, 0)?, channel_wise(cx, 3, 5)?);
@@ -56,7 +56,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     ),
     one(
         "QLinearMatMul",
-        "`cast` to `int32`, `subtract`, `nn.matmul`, `multiply`, `round_even`, `clip`, `cast`",
+        "`cast` to `int16`, `subtract`, `nn.matmul`, `multiply`, `round_even`, `clip`, `cast`",
         |cx| {
             let (a, b) = (without_zero(cx, 0, 2, 1)?, without_zero(cx, 3, 5, 0)?);
             let product = matmul(cx, &a, &b)?;
