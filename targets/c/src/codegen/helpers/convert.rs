@@ -346,7 +346,7 @@ return {round}(narrow);"
                 let body = format!(
                     "{}{vector} result;\nfor (int lane = 0; lane < {lanes}; lane++) {{\n    \
                      result[lane] = {lane};\n}}\nreturn result;",
-                    self.words_of_floats(elem, target, lanes)
+                    self.words_of_floats(elem, to, lanes)
                 );
                 let name = format!("{}x{lanes}_of_{}", suffix(to), suffix(from));
                 let name =
@@ -364,12 +364,12 @@ return {round}(narrow);"
             8 => ("__AVX__", "256"),
             _ => return String::new(),
         };
-        if from != DType::FLOAT32 || to.is_float() {
+        if from != DType::FLOAT32 || to.is_float() || is_odd(to) {
             return String::new();
         }
         let (words, floats) =
             (self.vector_type(DType::INT32, lanes), self.vector_type(DType::FLOAT32, lanes));
-        let whole = self.converted(DType::INT32, to, lanes, &Expr::atom("words"));
+        let whole = self.converted(DType::INT32, computed(to), lanes, &Expr::atom("words"));
         format!(
             "#if defined({feature})\nconst {words} words = ({words})__builtin_ia32_cvttps2dq{bits}(a);\n\
              if (__builtin_ia32_movmskps{bits}(({floats})(words == INT32_MIN)) == 0) {{\n    \
