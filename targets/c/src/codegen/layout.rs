@@ -255,8 +255,8 @@ fn home(
     Home::Stack
 }
 
-/// By operation, the buffers beside it that nothing behind it uses, and their bytes: those without planned
-/// places, where all of them take much memory.
+/// By loop or branch, the buffers beside it that nothing behind it uses, and their bytes: those without planned
+/// places that only loops and branches use, where all buffers take much memory.
 fn last_uses(body: &Body) -> FxHashMap<OpId, Vec<(ValueId, usize)>> {
     let allocs = body.walk().filter_map(|op| {
         let alloc = body.view::<Alloc>(op).filter(|alloc| alloc.offset.is_none())?;
@@ -268,6 +268,10 @@ fn last_uses(body: &Body) -> FxHashMap<OpId, Vec<(ValueId, usize)>> {
     for (op, bytes) in allocs.into_iter().filter(|_| all > MOST_APART) {
         let buffer = body.result(op, 0);
         let Some(block) = body.op_block(op) else { continue };
+        // A load beside the allocation may be written where its value is used, behind what frees the buffer.
+        if body.uses(buffer).any(|(user, _)| body.op_block(user) == Some(block)) {
+            continue;
+        }
         let beside = body.uses(buffer).filter_map(|(user, _)| body.ancestor_in(user, block));
         let last = beside.reduce(|last, user| if body.is_before(last, user) { user } else { last });
         if let Some(last) = last {
