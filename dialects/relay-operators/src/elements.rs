@@ -247,7 +247,7 @@ pub fn compare(a: Scalar, b: Scalar, dtype: DType) -> Option<Ordering> {
 
 /// A total order of elements of type `dtype`, with NaN above everything.
 pub fn total_order(a: Scalar, b: Scalar, dtype: DType) -> Ordering {
-    compare(a, b, dtype).unwrap_or_else(|| a.as_f64().is_nan().cmp(&b.as_f64().is_nan()))
+    order_key(a, dtype).cmp(&order_key(b, dtype))
 }
 
 /// The number by whose order elements of type `dtype` are in [`total_order`].

@@ -209,28 +209,23 @@ fn define_product(
     let (shape, dtype) = cx.result()?;
     let sums = accumulator(a.dtype, b.dtype, dtype);
     let rows = shape.iter().rev().skip(1).fold(1i64, |rows, extent| rows.saturating_mul(*extent));
+    let (mut extent, mut product) = (inner, ScalarOp::Mul);
     if let Some([of_a, of_b]) = axes.filter(|_| are_paired(a.dtype, b.dtype, sums))
         && inner > 1
         && rows >= PAIRED_ROWS
     {
         a = define_pairs(cx, &a, of_a, "lhs");
         b = define_pairs(cx, &b, of_b, "rhs");
-        return cx.reduce(&[(inner + 1) / 2], Combiner::Sum, |e, i, k| {
-            let at = left(e, i, k[0]);
-            let x = e.load(&a, &at);
-            let at = right(e, i, k[0]);
-            let y = e.load(&b, &at);
-            e.scalar(ScalarOp::PairDot, &[x, y])
-        });
+        (extent, product) = ((inner + 1) / 2, ScalarOp::PairDot);
     }
-    cx.reduce(&[inner], Combiner::Sum, |e, i, k| {
+    cx.reduce(&[extent], Combiner::Sum, |e, i, k| {
         let at = left(e, i, k[0]);
         let x = e.load(&a, &at);
         let x = e.cast(x, sums);
         let at = right(e, i, k[0]);
         let y = e.load(&b, &at);
         let y = e.cast(y, sums);
-        e.mul(x, y)
+        e.scalar(product, &[x, y])
     })
 }
 

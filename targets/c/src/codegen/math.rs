@@ -154,19 +154,29 @@ fn exp_below_64(helpers: &mut Helpers, form: &Form) -> String {
     let clamped = form.bounded(helpers, ScalarOp::Max, "x", &low);
     let bits = form.bits(helpers, "shifted");
     let power = form.of_bits(helpers, &format!("({word})({bits} - 0x4b400000u + 151u) << 23"));
-    let p = polynomial(float, "p", "r", &EXP);
+    let of_rest = exp_of_rest(float);
     let body = format!(
         "\
 /* As e^x for any x, where 2^(n + 24) is a normal number, and 2^n perhaps not. */
 const {float} t = {clamped};
+{of_rest}return p * {power} * 5.9604644775390625e-8f;"
+    );
+    let name = form.name("exp_below_64");
+    helpers.add(float, &name, &format!("{float} x"), &body)
+}
+
+/// What sets `shifted`, whose last bits are the whole number n, and `p`, which is e^r, for `t` = n ln 2 + r.
+fn exp_of_rest(float: &str) -> String {
+    let p = polynomial(float, "p", "r", &EXP);
+    format!(
+        "\
+/* Adding 1.5 * 2^23 leaves n in the last bits. */
 const {float} shifted = t * 1.44269504f + 12582912.0f;
 const {float} whole = shifted - 12582912.0f;
 const {float} r = t - whole * 0.693359375f + whole * 2.12194440e-4f;
 {p}p = (p * r + 1.0f) * r + 1.0f;
-return p * {power} * 5.9604644775390625e-8f;"
-    );
-    let name = form.name("exp_below_64");
-    helpers.add(float, &name, &format!("{float} x"), &body)
+"
+    )
 }
 
 fn exp(helpers: &mut Helpers, form: &Form) -> String {
@@ -177,18 +187,13 @@ fn exp(helpers: &mut Helpers, form: &Form) -> String {
     let bits = form.bits(helpers, "shifted");
     let first = form.of_bits(helpers, &format!("({word})(half + 127) << 23"));
     let second = form.of_bits(helpers, &format!("({word})(n - half + 127) << 23"));
-    let p = polynomial(float, "p", "r", &EXP);
+    let of_rest = exp_of_rest(float);
     let text = format!(
         "\
 /* e^x = 2^n e^r with n whole and |r| <= ln(2) / 2; beyond the bounds it is 0 or infinite. */
 const {float} below = {below};
 const {float} t = {clamped};
-/* Adding 1.5 * 2^23 leaves n in the last bits. */
-const {float} shifted = t * 1.44269504f + 12582912.0f;
-const {float} whole = shifted - 12582912.0f;
-const {float} r = t - whole * 0.693359375f + whole * 2.12194440e-4f;
-{p}p = (p * r + 1.0f) * r + 1.0f;
-/* In two steps, since 2^n itself may be no normal number. */
+{of_rest}/* In two steps, since 2^n itself may be no normal number. */
 const {int} n = ({int})({bits} - 0x4b400000u);
 const {int} half = n >> 1;
 return p * {first} * {second};"

@@ -166,7 +166,14 @@ impl Rules<'_> {
         let common = self.common_dimensions(&spatial, &all).min(in_place);
         let work =
             all.iter().map(|stage| points(self.schedule, *stage)).fold(0i64, i64::saturating_add);
-        if common == 0 {
+        // What others read as well is computed before.
+        let is_read_outside = |stage: &Stage| {
+            let readers = self.schedule.readers(*stage);
+            let is_within = |reader: &Stage| results.contains(reader) || all.contains(reader);
+            readers.iter().any(|reader| !self.schedule.is_inline(*reader) && !is_within(reader))
+        };
+        let others_read = all.iter().filter(|stage| !results.contains(stage)).any(is_read_outside);
+        if common == 0 || others_read {
             return false;
         }
         // On several threads, results apart are faster than those of a single row together.
