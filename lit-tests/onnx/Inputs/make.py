@@ -233,6 +233,65 @@ with_data("extensions",
            ("scales", numbers(3)), ("qs", np.float32(0.1)), ("qz", np.uint8(110)), ("rs", np.float32(0.25))])
 
 
+# Attention as optimizers write it: with a mask and a cache, of two sequences, with packed operands, caches that
+# are used in parts, and rotated features.
+angles = numbers(12, 8)
+with_data("attention",
+          [extension("Attention", ["x", "w", "wb", "mask", "past"], ["a", "present"], num_heads=2, unidirectional=1),
+           extension("MultiHeadAttention", ["a", "x2", "x2", "mb", "ends"], ["m"], num_heads=2),
+           extension("MultiHeadAttention", ["m", "kept", "kept"], ["of_kept"], num_heads=2, scale=0.5),
+           extension("RotaryEmbedding", ["of_kept", "first", "cos", "sin"], ["turned"], interleaved=1),
+           extension("GroupQueryAttention", ["packed", "", "", "keys", "values", "lengths", "total", "cos", "sin"],
+                     ["g", "keys_after", "values_after"], num_heads=2, kv_num_heads=1, do_rotary=1, local_window_size=4),
+           extension("GroupQueryAttention", ["new", "", "", "", "", "lengths_of_new", "two"], ["of_new", "k", "v"],
+                     num_heads=2, kv_num_heads=1, smooth_softmax=1, softcap=2.0)],
+          [("x", numbers(2, 2, 32)), ("mask", np.array([[1, 1, 0, 1, 0], [1, 1, 1, 1, 1]], np.int32)),
+           ("past", numbers(2, 2, 2, 3, 16)), ("x2", numbers(2, 3, 32) + 0.5), ("ends", np.array([2, 3], np.int32)),
+           ("kept", numbers(2, 2, 5, 16)), ("first", np.array([3], np.int64)), ("packed", numbers(2, 1, 64)),
+           ("keys", numbers(2, 1, 6, 16)), ("values", numbers(2, 1, 6, 16) - 0.5),
+           ("lengths", np.array([6, 3], np.int32)), ("new", numbers(2, 2, 64)),
+           ("lengths_of_new", np.array([1, 1], np.int32))],
+          ["a", "present", "m", "of_kept", "turned", "g", "keys_after", "values_after", "of_new", "k", "v"],
+          [("w", numbers(32, 96)), ("wb", numbers(96)), ("mb", numbers(96)), ("total", np.int32(7)),
+           ("two", np.int32(2)), ("cos", np.cos(angles)), ("sin", np.sin(angles))])
+
+# Layers that become one with their neighbours, and integers.
+bytes_ = (np.arange(96) * 37 % 256).astype(np.uint8)
+scales = [("qs", np.float32(0.1)), ("qz", np.uint8(110)), ("rs", np.float32(0.07)), ("rz", np.uint8(120))]
+with_data("integers",
+          [extension("EmbedLayerNormalization", ["ids", "segments", "words", "places", "parts", "g", "b", "mask"],
+                     ["e", "counts"], epsilon=1e-5),
+           extension("FusedGemm", ["e2", "w", "b2"], ["f"], activation="LeakyRelu", activation_alpha=0.25),
+           extension("FusedConv", ["image", "filter", "", "added"], ["c"], activation="Clip",
+                     activation_params=[-0.5, 0.5], pads=[1, 1, 1, 1]),
+           extension("QAttention", ["bytes", "qw", "qb", "qs", "ws", "lengths", "qz", "wz"], ["qa"], num_heads=1),
+           extension("MatMulIntegerToFloat", ["bytes", "qw", "qs", "ws", "qz", "wz", "qb"], ["mi"]),
+           extension("DynamicQuantizeMatMul", ["e", "qw", "ws", "wz", "qb"], ["dq"]),
+           extension("QGemm", ["rows", "qs", "qz", "qw", "ws", "wz", "qc", "rs", "rz"], ["qg"], alpha=0.5),
+           extension("QLinearAveragePool", ["qi", "qs", "qz", "rs", "rz"], ["pool"], kernel_shape=[2, 2],
+                     channels_last=1),
+           extension("QLinearGlobalAveragePool", ["qi", "qs", "qz", "rs", "rz"], ["mean"], channels_last=0),
+           extension("QLinearConcat", ["rs", "rz", "rows", "qs", "qz", "rows", "rs", "qz"], ["both"], axis=0),
+           extension("QLinearLeakyRelu", ["rows", "qs", "qz", "rs", "rz"], ["leaky"], alpha=0.125),
+           extension("QLinearSoftmax", ["rows", "qs", "qz", "rs", "rz"], ["soft"], axis=1, opset=13),
+           extension("QLinearWhere", ["choice", "rows", "qs", "qz", "rows", "rs", "qz", "rs", "rz"], ["chosen"]),
+           extension("GatherBlockQuantized", ["table", "ids", "scales_of_blocks", "zeros_of_blocks"], ["gathered"],
+                     gather_axis=0, quantize_axis=1, block_size=16, bits=4)],
+          [("ids", np.array([[3, 1], [0, 2]], np.int32)), ("segments", np.array([[0, 1], [1, 1]], np.int32)),
+           ("mask", np.array([[1, 0], [1, 1]], np.int32)), ("e2", numbers(3, 4)), ("image", numbers(1, 2, 3, 3)),
+           ("added", numbers(1, 2, 3, 3) + 0.25), ("bytes", bytes_[:16].reshape(2, 2, 4)),
+           ("lengths", np.array([1, 2], np.int32)), ("rows", bytes_[:12].reshape(3, 4)),
+           ("qi", bytes_[:24].reshape(1, 3, 4, 2)), ("choice", np.array([[True], [False], [True]]))],
+          ["e", "counts", "f", "c", "qa", "mi", "dq", "qg", "pool", "mean", "both", "leaky", "soft", "chosen",
+           "gathered"],
+          scales + [("words", numbers(4, 4)), ("places", numbers(2, 4)), ("parts", numbers(2, 4)), ("g", numbers(4) + 1),
+                    ("b", numbers(4)), ("w", numbers(4, 3)), ("b2", numbers(3)), ("filter", numbers(2, 2, 3, 3)),
+                    ("qw", (np.arange(48).reshape(4, 12) * 11 % 127 - 60).astype(np.int8)), ("qb", numbers(12)),
+                    ("ws", np.float32(0.05)), ("wz", np.int8(3)), ("qc", np.arange(12, dtype=np.int32) * 40 - 200),
+                    ("table", bytes_.reshape(4, 24)[:, :16]), ("scales_of_blocks", numbers(4, 2) + 1.5),
+                    ("zeros_of_blocks", bytes_[:4].reshape(4, 1))])
+
+
 def learned(op, inputs, outputs, **attributes):
     return node(op, inputs, outputs, domain="ai.onnx.ml", **attributes)
 

@@ -41,24 +41,14 @@ fn attention(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
     let (present_keys, present_values) = (keys.clone(), values.clone());
     let shape = cx.shape(&queries)?;
     let scale = cx.float("scale", 1.0 / (shape[3] as f64).sqrt())?;
-    let (keys, values) = (repeated(cx, keys, shape[1])?, repeated(cx, values, shape[1])?);
 
     // Both factors get the root of the scale, as the standard says.
     let (queries_scaled, keys_scaled) = (
         cx.with_scalar("multiply", &queries, scale.sqrt())?,
         cx.with_scalar("multiply", &keys, scale.sqrt())?,
     );
-    let turned = cx.transpose(&keys_scaled, &[0, 1, 3, 2])?;
-    let product = matmul(cx, &queries_scaled, &turned)?;
-    let cap = cx.float("softcap", 0.0)?;
-    let capped = match cap == 0.0 {
-        true => product.clone(),
-        false => {
-            let part = cx.with_scalar("divide", &product, cap)?;
-            let part = cx.op("tanh", &[&part])?;
-            cx.with_scalar("multiply", &part, cap)?
-        }
-    };
+    let product = by_keys(cx, &queries_scaled, &keys_scaled)?;
+    let capped = capped(cx, &product)?;
     let mut biased = capped.clone();
     for bias in biases(cx, &shape, &keys, past)? {
         biased = cx.op("add", &[&biased, &bias])?;
@@ -76,11 +66,9 @@ fn attention(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
             return Err(format!("expected `qk_matmul_output_mode` 0 to 3, found {other}").into());
         }
     };
-    let mut result = matmul(cx, &weights, &values)?;
+    let mut result = of_values(cx, &weights, &values)?;
     if flat {
-        result = cx.transpose(&result, &[0, 2, 1, 3])?;
-        let [batch, positions, count, features] = four(cx, &result)?;
-        result = cx.reshape(&result, &[batch, positions, count * features])?;
+        result = side_by_side(cx, &result)?;
     }
     Ok(vec![result, present_keys, present_values, shown])
 }
@@ -90,21 +78,19 @@ fn flex_attention(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
     let Heads { queries, keys, values, .. } = heads(cx, false)?;
     let (shape, dtype) = (four(cx, &queries)?, cx.dtype(&queries)?);
     let scale = cx.float("scale", 1.0 / (shape[3] as f64).sqrt())?;
-    let (keys, values) = (repeated(cx, keys, shape[1])?, repeated(cx, values, shape[1])?);
     let queries = cx.with_scalar("multiply", &queries, scale.sqrt())?;
     let keys = cx.with_scalar("multiply", &keys, scale.sqrt())?;
-    let turned = cx.transpose(&keys, &[0, 1, 3, 2])?;
-    let product = matmul(cx, &queries, &turned)?;
+    let product = by_keys(cx, &queries, &keys)?;
     let usual = if dtype == DType::FLOAT64 { dtype } else { DType::FLOAT32 };
     let precision = cx.element_type("softmax_precision")?.unwrap_or(usual);
     let product = cx.cast(&product, precision)?;
     let product = modified(cx, "score_mod", product)?;
     let weights = cx.op_with("nn.softmax", &[&product], attr("axis", -1i64))?;
     let weights = modified(cx, "prob_mod", weights)?;
-    let of_values = cx.dtype(&values)?;
+    let of_result = cx.dtype(&values)?;
     let values = cx.cast(&values, precision)?;
-    let result = matmul(cx, &weights, &values)?;
-    cx.cast(&result, of_values)
+    let result = of_values(cx, &weights, &values)?;
+    cx.cast(&result, of_result)
 }
 
 /// What the graph `name` of the node makes of `value`, where it has one.
@@ -122,7 +108,7 @@ fn modified(cx: &mut Cx<'_, '_>, name: &str, value: Value) -> Result<Value, Faul
     }
 }
 
-fn four(cx: &Cx<'_, '_>, value: &Value) -> Result<[i64; 4], Fault> {
+pub(super) fn four(cx: &Cx<'_, '_>, value: &Value) -> Result<[i64; 4], Fault> {
     let shape = cx.shape(value)?;
     shape.try_into().map_err(|shape| {
         Fault::from(format!("expected an operand of rank 3 or 4, found extents {shape:?}"))
@@ -135,25 +121,12 @@ fn heads(cx: &mut Cx<'_, '_>, flat: bool) -> Result<Heads, Fault> {
         true => [cx.required_int("q_num_heads")?, cx.required_int("kv_num_heads")?],
         false => [0, 0],
     };
-    let mut by_head = |index: usize, count: i64| -> Result<Value, Fault> {
+    let mut operand = |index: usize, count: i64| -> Result<Value, Fault> {
         let value = cx.input(index)?;
-        if !flat {
-            return Ok(value);
-        }
-        let shape = cx.shape(&value)?;
-        let [batch, positions, features] = shape[..] else {
-            return Err(
-                format!("expected operand {index} of rank 3, found extents {shape:?}").into()
-            );
-        };
-        if count < 1 || features % count != 0 {
-            return Err(format!("expected heads that divide {features}, found {count}").into());
-        }
-        let value = cx.reshape(&value, &[batch, positions, count, features / count])?;
-        cx.transpose(&value, &[0, 2, 1, 3])
+        if flat { by_head(cx, &value, count) } else { Ok(value) }
     };
-    let queries = by_head(0, counts[0])?;
-    let (mut keys, mut values) = (by_head(1, counts[1])?, by_head(2, counts[1])?);
+    let queries = operand(0, counts[0])?;
+    let (mut keys, mut values) = (operand(1, counts[1])?, operand(2, counts[1])?);
     let mut past = 0;
     if let Some(cache) = cx.optional(4) {
         past = four(cx, &cache)?[2];
@@ -168,16 +141,76 @@ fn heads(cx: &mut Cx<'_, '_>, flat: bool) -> Result<Heads, Fault> {
     Ok(Heads { queries, keys, values, past })
 }
 
-/// `value` with each head as often as it takes to have `count`.
-fn repeated(cx: &mut Cx<'_, '_>, value: Value, count: i64) -> Result<Value, Fault> {
-    let heads = four(cx, &value)?[1];
-    match heads {
-        _ if heads == count => Ok(value),
-        1.. if count % heads == 0 => {
-            cx.op_with("repeat", &[&value], attr("repeats", count / heads).with("axis", &1i64))
-        }
-        _ => Err(format!("expected heads of keys that divide {count}, found {heads}").into()),
+/// The products of `queries`, (batch, heads, positions, features), and `keys`, which may have fewer heads, each
+/// for a group of the others: (batch, heads, positions, positions of keys).
+pub(super) fn by_keys(cx: &mut Cx<'_, '_>, queries: &Value, keys: &Value) -> Result<Value, Fault> {
+    let [batch, heads, positions, _] = four(cx, queries)?;
+    let [_, _, of_keys, _] = four(cx, keys)?;
+    let rows = in_groups(cx, queries, keys)?;
+    let turned = cx.transpose(keys, &[0, 1, 3, 2])?;
+    let product = matmul(cx, &rows, &turned)?;
+    cx.reshape(&product, &[batch, heads, positions, of_keys])
+}
+
+/// The sums of `values`, (batch, heads, positions, features), by `weights`, whose heads may be more, groups of
+/// them for each: (batch, heads of the weights, positions of the weights, features).
+pub(super) fn of_values(
+    cx: &mut Cx<'_, '_>,
+    weights: &Value,
+    values: &Value,
+) -> Result<Value, Fault> {
+    let [batch, heads, positions, _] = four(cx, weights)?;
+    let [_, _, _, features] = four(cx, values)?;
+    let rows = in_groups(cx, weights, values)?;
+    let sums = matmul(cx, &rows, values)?;
+    cx.reshape(&sums, &[batch, heads, positions, features])
+}
+
+/// The rows of `value` with the heads of `like`: those of a group of heads follow one another.
+fn in_groups(cx: &mut Cx<'_, '_>, value: &Value, like: &Value) -> Result<Value, Fault> {
+    let [batch, heads, positions, features] = four(cx, value)?;
+    match four(cx, like)?[1] {
+        groups if groups == heads => Ok(value.clone()),
+        groups @ 1.. if heads % groups == 0 => cx
+            .reshape(value, &[batch, groups, (heads / groups).saturating_mul(positions), features]),
+        found => Err(format!("expected heads of keys that divide {heads}, found {found}").into()),
     }
+}
+
+/// `product` within the attribute `softcap`, where that is not 0.
+pub(super) fn capped(cx: &mut Cx<'_, '_>, product: &Value) -> Result<Value, Fault> {
+    let cap = cx.float("softcap", 0.0)?;
+    if cap == 0.0 {
+        return Ok(product.clone());
+    }
+    let part = cx.with_scalar("divide", product, cap)?;
+    let part = cx.op("tanh", &[&part])?;
+    cx.with_scalar("multiply", &part, cap)
+}
+
+/// `value`, of shape (batch, positions, features), by `count` heads: (batch, heads, positions, features of one).
+pub(super) fn by_head(cx: &mut Cx<'_, '_>, value: &Value, count: i64) -> Result<Value, Fault> {
+    let value = in_heads(cx, value, count)?;
+    cx.transpose(&value, &[0, 2, 1, 3])
+}
+
+/// `value`, of shape (batch, positions, features), as (batch, positions, heads, features of one).
+pub(super) fn in_heads(cx: &mut Cx<'_, '_>, value: &Value, count: i64) -> Result<Value, Fault> {
+    let shape = cx.shape(value)?;
+    let [batch, positions, features] = shape[..] else {
+        return Err(format!("expected an operand of rank 3, found extents {shape:?}").into());
+    };
+    if count < 1 || features % count != 0 {
+        return Err(format!("expected heads that divide {features}, found {count}").into());
+    }
+    cx.reshape(value, &[batch, positions, count, features / count])
+}
+
+/// The opposite of [`by_head`].
+pub(super) fn side_by_side(cx: &mut Cx<'_, '_>, value: &Value) -> Result<Value, Fault> {
+    let value = cx.transpose(value, &[0, 2, 1, 3])?;
+    let [batch, positions, count, features] = four(cx, &value)?;
+    cx.reshape(&value, &[batch, positions, count * features])
 }
 
 /// What is added to the products: of the mask, of the order of positions, and of what keys are no more
@@ -241,24 +274,37 @@ fn padded(cx: &mut Cx<'_, '_>, mask: Value, positions: i64) -> Result<Value, Fau
 
 fn rotary_embedding(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
     let (data, mut cosines, mut sines) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
+    if let Some(places) = cx.optional(3) {
+        let attrs = attr("axis", 0i64);
+        cosines = cx.op_with("take", &[&cosines, &places], attrs)?;
+        sines = cx.op_with("take", &[&sines, &places], attrs)?;
+    }
+    let is_interleaved = cx.flag("interleaved", false)?;
     let given = cx.shape(&data)?;
-    // Features of a head last, heads before them.
-    let by_head = match given[..] {
-        [_, _, _, _] => cx.transpose(&data, &[0, 2, 1, 3])?,
-        [batch, positions, features] => {
-            let heads = cx.required_int("num_heads")?;
-            if heads < 1 || features % heads != 0 {
-                return Err(format!("expected heads that divide {features}, found {heads}").into());
-            }
-            cx.reshape(&data, &[batch, positions, heads, features / heads])?
+    match given.len() {
+        4 => {
+            let data = cx.transpose(&data, &[0, 2, 1, 3])?;
+            let result = turned(cx, &data, [&cosines, &sines], is_interleaved)?;
+            cx.transpose(&result, &[0, 2, 1, 3])
         }
         _ => {
-            return Err(
-                format!("expected an operand of rank 3 or 4, found extents {given:?}").into()
-            );
+            let heads = cx.required_int("num_heads")?;
+            let data = in_heads(cx, &data, heads)?;
+            let result = turned(cx, &data, [&cosines, &sines], is_interleaved)?;
+            cx.reshape(&result, &given)
         }
-    };
-    let features = four(cx, &by_head)?[3];
+    }
+}
+
+/// `data`, of shape (batch, positions, heads, features), with pairs of features turned by angles whose cosines
+/// and sines have the shape (batch, positions, pairs): the first ones, as many as `rotary_embedding_dim` says.
+pub(super) fn turned(
+    cx: &mut Cx<'_, '_>,
+    data: &Value,
+    [cosines, sines]: [&Value; 2],
+    is_interleaved: bool,
+) -> Result<Value, Fault> {
+    let [batch, positions, heads, features] = four(cx, data)?;
     let turned = match cx.int("rotary_embedding_dim", 0)? {
         0 => features,
         turned if (2..=features).contains(&turned) && turned % 2 == 0 => turned,
@@ -269,45 +315,33 @@ fn rotary_embedding(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
             .into());
         }
     };
-    if let Some(places) = cx.optional(3) {
-        let attrs = attr("axis", 0i64);
-        cosines = cx.op_with("take", &[&cosines, &places], attrs)?;
-        sines = cx.op_with("take", &[&sines, &places], attrs)?;
-    }
-    let (cosines, sines) = (cx.expand_dims(&cosines, 2)?, cx.expand_dims(&sines, 2)?);
-    let interleaved = cx.flag("interleaved", false)?;
-    let (first, step) = match interleaved {
-        true => ([0, 1], 2),
-        false => ([0, turned / 2], 1),
-    };
-    let ends = if interleaved { [turned, turned] } else { [turned / 2, turned] };
+    let axis = cx.rank(cosines)? as i64 - 1;
+    let (cosines, sines) = (cx.expand_dims(cosines, axis)?, cx.expand_dims(sines, axis)?);
+    let (second, step) = if is_interleaved { (1, 2) } else { (turned / 2, 1) };
+    let ends = if is_interleaved { [turned, turned] } else { [turned / 2, turned] };
     let part = |cx: &mut Cx<'_, '_>, begin: i64, end: i64, step: i64| {
         let attrs = attr("begin", vec![begin]).with("end", &vec![end]);
         let attrs = attrs.with("strides", &vec![step]).with("axes", &vec![3i64]);
-        cx.op_with("strided_slice", &[&by_head], attrs)
+        cx.op_with("strided_slice", &[data], attrs)
     };
-    let (x, y) = (part(cx, first[0], ends[0], step)?, part(cx, first[1], ends[1], step)?);
+    let (x, y) = (part(cx, 0, ends[0], step)?, part(cx, second, ends[1], step)?);
     let sum = |cx: &mut Cx<'_, '_>, name: &str, a: (&Value, &Value), b: (&Value, &Value)| {
         let (a, b) = (cx.op("multiply", &[a.0, a.1])?, cx.op("multiply", &[b.0, b.1])?);
         cx.op(name, &[&a, &b])
     };
     let real = sum(cx, "subtract", (&cosines, &x), (&sines, &y))?;
     let imaginary = sum(cx, "add", (&sines, &x), (&cosines, &y))?;
-    let mut result = match interleaved {
+    let result = match is_interleaved {
         true => {
             let pair = [cx.expand_dims(&real, 4)?, cx.expand_dims(&imaginary, 4)?];
-            let [batch, positions, heads, _] = four(cx, &by_head)?;
             let both = cx.concatenate(&pair, 4)?;
             cx.reshape(&both, &[batch, positions, heads, turned])?
         }
         false => cx.concatenate(&[real, imaginary], 3)?,
     };
-    if turned < features {
-        let rest = part(cx, turned, features, 1)?;
-        result = cx.concatenate(&[result, rest], 3)?;
+    if turned == features {
+        return Ok(result);
     }
-    match given.len() {
-        4 => cx.transpose(&result, &[0, 2, 1, 3]),
-        _ => cx.reshape(&result, &given),
-    }
+    let rest = part(cx, turned, features, 1)?;
+    cx.concatenate(&[result, rest], 3)
 }

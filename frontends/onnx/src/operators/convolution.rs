@@ -116,7 +116,8 @@ fn with_bias(cx: &mut Cx<'_, '_>, result: Value) -> Result<Value, Fault> {
     }
 }
 
-fn convolution(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
+/// The convolution of operand 0 by operand 1, and the bias that operand 2 may be.
+pub(super) fn convolution(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
     let (data, weight) = (cx.input(0)?, cx.input(1)?);
     let result = convolve(cx, &data, &weight)?;
     with_bias(cx, result)

@@ -30,7 +30,8 @@ pub(super) const OPERATORS: &[Operator] = &[
     }),
 ];
 
-fn gemm(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
+/// The product of matrices as the attributes of `Gemm` say.
+pub(super) fn gemm(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
     let (a, b) = (cx.input(0)?, cx.input(1)?);
     let (alpha, beta) = (cx.float("alpha", 1.0)?, cx.float("beta", 1.0)?);
     let (transpose_a, transpose_b) = (cx.flag("transA", false)?, cx.flag("transB", false)?);

@@ -1,16 +1,27 @@
 //! Operators that the optimizers and quantizers of ONNX Runtime write.
 
+mod attention;
+mod quantized;
+
 use ir_core::DType;
 
 use super::activation::gelu_of;
-use super::linear::matmul;
+use super::convolution;
+use super::linear::{gemm, matmul};
 use super::normalization::{last_axis, root_mean_square};
-use super::quantization::{dequantized, quantized};
-use super::{Operator, many, one};
+use super::recurrent::Activation;
+use super::{Family, Operator, many, one};
 use crate::importer::{Fault, Value};
-use crate::node::{Cx, attr, bounded};
+use crate::node::{Cx, attr};
 
-pub(super) const OPERATORS: &[Operator] = &[
+/// All of them.
+pub(super) const FAMILIES: [Family; 3] = [
+    Family { title: "Extensions of ONNX Runtime", operators: OPERATORS },
+    Family { title: "Attention of ONNX Runtime", operators: attention::OPERATORS },
+    Family { title: "Quantization of ONNX Runtime", operators: quantized::OPERATORS },
+];
+
+const OPERATORS: &[Operator] = &[
     one("SimplifiedLayerNormalization", "`multiply`, `mean`, `rsqrt`", |cx| {
         let (data, scale) = (cx.input(0)?, cx.input(1)?);
         let rank = cx.rank(&data)?;
@@ -21,12 +32,30 @@ pub(super) const OPERATORS: &[Operator] = &[
         let data = cx.binary("add")?;
         gelu_of(cx, &data, false)
     }),
+    many(
+        "com.microsoft.EmbedLayerNormalization",
+        "`take`, `add`, `nn.layer_norm`, `sum` of the mask",
+        embeddings,
+    ),
     one("com.microsoft.FastGelu", "`add`, `tanh`, `multiply`", |cx| {
         let mut data = cx.input(0)?;
         if let Some(bias) = cx.optional(1) {
             data = cx.op("add", &[&data, &bias])?;
         }
         gelu_of(cx, &data, true)
+    }),
+    one("com.microsoft.FusedConv", "as `Conv`, `add`, an activation", |cx| {
+        let mut result = convolution::convolution(cx)?;
+        if let Some(added) = cx.optional(3) {
+            result = cx.op("add", &[&result, &added])?;
+        }
+        let numbers = cx.floats("activation_params")?.unwrap_or_default();
+        activated(cx, &result, numbers.first().copied(), numbers.get(1).copied())
+    }),
+    one("com.microsoft.FusedGemm", "as `Gemm`, an activation", |cx| {
+        let result = gemm(cx)?;
+        let numbers = [cx.float_if("activation_alpha")?, cx.float_if("activation_beta")?];
+        activated(cx, &result, numbers[0], numbers[1])
     }),
     one(
         "com.microsoft.FusedMatMul",
@@ -52,32 +81,6 @@ pub(super) const OPERATORS: &[Operator] = &[
         let data = cx.input(0)?;
         gelu_of(cx, &data, false)
     }),
-    one(
-        "com.microsoft.MatMulNBits",
-        "bits of bytes, `subtract`, `multiply`, `nn.dense`",
-        packed_product,
-    ),
-    one("com.microsoft.QLinearAdd", "`qnn.dequantize`, `add`, and as `QuantizeLinear`", |cx| {
-        on_reals(cx, "add")
-    }),
-    one(
-        "com.microsoft.QLinearMul",
-        "`qnn.dequantize`, `multiply`, and as `QuantizeLinear`",
-        |cx| on_reals(cx, "multiply"),
-    ),
-    one(
-        "com.microsoft.QLinearSigmoid",
-        "`qnn.dequantize`, `sigmoid`, and as `QuantizeLinear`",
-        |cx| {
-            let operands = [0, 1].map(|index| cx.input(index));
-            let [data, scale] = operands;
-            let zero = cx.optional(2);
-            let real = dequantized(cx, &data?, &scale?, zero.as_ref())?;
-            let result = cx.op("sigmoid", &[&real])?;
-            let (scale, zero) = (cx.input(3)?, cx.input(4)?);
-            quantized(cx, &result, &scale, &zero)
-        },
-    ),
     one("com.microsoft.QuickGelu", "`sigmoid`, `multiply`", |cx| {
         let data = cx.input(0)?;
         let scaled = cx.with_scalar("multiply", &data, cx.float("alpha", 1.702)?)?;
@@ -139,89 +142,58 @@ fn sum_of(
     }
 }
 
-/// Operator `name` on the numbers that two operands of integers stand for.
-fn on_reals(cx: &mut Cx<'_, '_>, name: &str) -> Result<Value, Fault> {
-    let mut sides = Vec::new();
-    for first in [0, 3] {
-        let (data, scale, zero) = (cx.input(first)?, cx.input(first + 1)?, cx.optional(first + 2));
-        sides.push(dequantized(cx, &data, &scale, zero.as_ref())?);
-    }
-    let result = cx.op(name, &[&sides[0], &sides[1]])?;
-    let (scale, of_data) = (cx.input(6)?, cx.dtype(&cx.input(0)?)?);
-    let zero = match cx.optional(7) {
-        Some(zero) => zero,
-        None => cx.int_scalar(of_data, 0),
-    };
-    quantized(cx, &result, &scale, &zero)
-}
-
-/// The product by a matrix whose elements are some bits of bytes each, and have a scale for each block.
-fn packed_product(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
-    let (data, packed, scales) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
-    let (rows, columns) = (cx.required_int("K")?, cx.required_int("N")?);
-    let (bits, size) = (cx.int("bits", 4)?, cx.required_int("block_size")?);
-    bounded("K, N and block_size", &[rows, columns, size], 1)?;
-    if !matches!(bits, 2 | 4 | 8) {
-        return Err(format!("expected 2, 4 or 8 bits, found {bits}").into());
-    }
-    if cx.optional(4).is_some() {
-        return Err("expected no `g_idx`: rows in their own order".into());
-    }
-    let blocks = (rows + size - 1) / size;
-    let dtype = cx.dtype(&data)?;
-    let weights = unpacked(cx, &packed, bits, columns, blocks, size)?;
-    let weights = cx.cast(&weights, dtype)?;
-    let zero = match cx.optional(3) {
-        Some(zero) if cx.dtype(&zero)?.is_float() => cx.reshape(&zero, &[columns, blocks, 1])?,
-        Some(zero) => {
-            let zero = unpacked(cx, &zero, bits, columns, 1, blocks)?;
-            let zero = cx.cast(&zero, dtype)?;
-            cx.reshape(&zero, &[columns, blocks, 1])?
-        }
-        None => cx.scalar_like((1 << (bits - 1)) as f64, &weights)?,
-    };
-    let weights = cx.op("subtract", &[&weights, &zero])?;
-    let scales = cx.reshape(&scales, &[columns, blocks, 1])?;
-    let weights = cx.op("multiply", &[&weights, &scales])?;
-    let mut weights = cx.reshape(&weights, &[columns, blocks * size])?;
-    if blocks * size != rows {
-        let attrs = attr("begin", vec![0i64]).with("end", &vec![rows]).with("axes", &vec![1i64]);
-        weights = cx.op_with("strided_slice", &[&weights], attrs)?;
-    }
-    let weights = cx.transpose(&weights, &[1, 0])?;
-    let product = matmul(cx, &data, &weights)?;
-    match cx.optional(5) {
-        Some(bias) => cx.op("add", &[&product, &bias]),
-        None => Ok(product),
-    }
-}
-
-/// Integers of `bits` bits that follow one another in bytes, those in the lowest bits first, as a tensor of
-/// shape (columns, blocks, size): bytes are filled up at the end of each block.
-fn unpacked(
+/// `data` through the activation that the node names, if any, with these parameters.
+fn activated(
     cx: &mut Cx<'_, '_>,
-    packed: &Value,
-    bits: i64,
-    columns: i64,
-    blocks: i64,
-    size: i64,
+    data: &Value,
+    alpha: Option<f64>,
+    beta: Option<f64>,
 ) -> Result<Value, Fault> {
-    let in_byte = 8 / bits;
-    let bytes = (size + in_byte - 1) / in_byte;
-    let packed = cx.reshape(packed, &[columns, blocks, bytes])?;
-    let mask = cx.int_scalar(DType::UINT8, (1 << bits) - 1);
-    let mut parts = Vec::new();
-    for place in 0..in_byte {
-        let shift = cx.int_scalar(DType::UINT8, place * bits);
-        let part = cx.op("right_shift", &[&packed, &shift])?;
-        let part = cx.op("bitwise_and", &[&part, &mask])?;
-        parts.push(cx.expand_dims(&part, 3)?);
+    match (cx.text("activation", "")?, alpha, beta) {
+        ("", ..) => Ok(data.clone()),
+        ("Clip", Some(least), Some(greatest)) => {
+            cx.op_with("clip", &[data], attr("a_min", least).with("a_max", &greatest))
+        }
+        (name, ..) => Activation { name: name.to_string(), alpha, beta }.apply(cx, data),
     }
-    let all = cx.concatenate(&parts, 3)?;
-    let all = cx.reshape(&all, &[columns, blocks, bytes * in_byte])?;
-    if bytes * in_byte == size {
-        return Ok(all);
+}
+
+/// The normal values of sums of embeddings: of words, of places, and of segments where there are any.
+fn embeddings(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
+    let (words, segments) = (cx.input(0)?, cx.optional(1));
+    let rows = |cx: &mut Cx<'_, '_>, table: usize, places: &Value| {
+        let table = cx.input(table)?;
+        cx.op_with("take", &[&table, places], attr("axis", 0i64))
+    };
+    let mut sum = rows(cx, 2, &words)?;
+    let of_places = match cx.optional(8) {
+        Some(places) => rows(cx, 3, &places)?,
+        None => {
+            let positions = cx.shape(&words)?.last().copied().unwrap_or(0);
+            let table = cx.input(3)?;
+            let attrs = attr("begin", vec![0i64]).with("end", &vec![positions]);
+            cx.op_with("strided_slice", &[&table], attrs.with("axes", &vec![0i64]))?
+        }
+    };
+    sum = cx.op("add", &[&sum, &of_places])?;
+    if let (Some(segments), Some(_)) = (&segments, cx.optional(4)) {
+        let of_segments = rows(cx, 4, segments)?;
+        sum = cx.op("add", &[&sum, &of_segments])?;
     }
-    let attrs = attr("begin", vec![0i64]).with("end", &vec![size]).with("axes", &vec![2i64]);
-    cx.op_with("strided_slice", &[&all], attrs)
+    let (gamma, beta) = (cx.input(5)?, cx.input(6)?);
+    let epsilon = cx.float("epsilon", 1e-12)?;
+    let mut results = last_axis(cx, &sum, &gamma, Some(beta), epsilon)?;
+    results.truncate(1);
+    results.push(match cx.optional(7) {
+        Some(mask) => {
+            let mask = cx.cast(&mask, DType::INT32)?;
+            cx.op_with("sum", &[&mask], attr("axis", vec![1i64]))?
+        }
+        None => {
+            let batch = cx.shape(&words)?.first().copied().unwrap_or(0);
+            cx.zeros(DType::INT32, &[batch])?
+        }
+    });
+    results.push(sum);
+    Ok(results)
 }

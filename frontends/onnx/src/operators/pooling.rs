@@ -7,15 +7,16 @@ use crate::node::{Cx, attr, bounded, few};
 
 pub(super) const OPERATORS: &[Operator] = &[
     one("AveragePool", "`nn.avg_pool1d`, `nn.avg_pool2d` or `nn.avg_pool3d`", |cx| {
-        let include = cx.flag("count_include_pad", false)?;
         let data = cx.input(0)?;
-        pool(cx, &data, ["nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d"], Some(include))
+        average_pool(cx, &data)
     }),
     one("GlobalAveragePool", "`nn.global_avg_pool2d`, or `mean`", |cx| {
-        global(cx, "nn.global_avg_pool2d", "mean")
+        let data = cx.input(0)?;
+        global_average_pool(cx, &data)
     }),
     one("GlobalMaxPool", "`nn.global_max_pool2d`, or `max`", |cx| {
-        global(cx, "nn.global_max_pool2d", "max")
+        let data = cx.input(0)?;
+        global(cx, &data, "nn.global_max_pool2d", "max")
     }),
     one("GlobalLpPool", "`abs`, `power`, `sum`", |cx| {
         let data = cx.input(0)?;
@@ -43,10 +44,25 @@ pub(super) const OPERATORS: &[Operator] = &[
     one("MaxUnpool", "`scatter_nd`, `nn.pad`; known extents", max_unpool),
 ];
 
-fn global(cx: &mut Cx<'_, '_>, for_images: &str, other: &str) -> Result<Value, Fault> {
-    let data = cx.input(0)?;
-    match cx.rank(&data)? {
-        4 => cx.op(for_images, &[&data]),
+/// The means of windows of `data`, as the attributes of `AveragePool` say.
+pub(super) fn average_pool(cx: &mut Cx<'_, '_>, data: &Value) -> Result<Value, Fault> {
+    let include = cx.flag("count_include_pad", false)?;
+    pool(cx, data, ["nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d"], Some(include))
+}
+
+/// The means of whole channels of `data`.
+pub(super) fn global_average_pool(cx: &mut Cx<'_, '_>, data: &Value) -> Result<Value, Fault> {
+    global(cx, data, "nn.global_avg_pool2d", "mean")
+}
+
+fn global(
+    cx: &mut Cx<'_, '_>,
+    data: &Value,
+    for_images: &str,
+    other: &str,
+) -> Result<Value, Fault> {
+    match cx.rank(data)? {
+        4 => cx.op(for_images, &[data]),
         rank => {
             let axes: Vec<i64> = (2..rank as i64).collect();
             if axes.is_empty() {
@@ -54,7 +70,7 @@ fn global(cx: &mut Cx<'_, '_>, for_images: &str, other: &str) -> Result<Value, F
                     format!("expected a tensor of rank at least 3, found rank {rank}").into()
                 );
             }
-            cx.op_with(other, &[&data], attr("axis", axes).with("keepdims", &true))
+            cx.op_with(other, &[data], attr("axis", axes).with("keepdims", &true))
         }
     }
 }

@@ -69,7 +69,7 @@ pub(super) const OPERATORS: &[Operator] = &[
 
 /// Operand `index`, of integers of 8 bits, as `int16`, without the zero point that operand `zero` may give: one, or
 /// one for each row, where `after` is 1, or column, where it is 0. Others become `int32`.
-fn without_zero(
+pub(super) fn without_zero(
     cx: &mut Cx<'_, '_>,
     index: usize,
     zero: usize,
@@ -197,7 +197,7 @@ pub(super) fn quantized(
     saturated(cx, &moved, dtype)
 }
 
-fn dequantize(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
+pub(super) fn dequantize(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
     let (data, scale) = (cx.input(0)?, cx.input(1)?);
     let of_result = cx.element_type("output_dtype")?.unwrap_or(cx.dtype(&scale)?);
     let parts = Parts::of(cx, &data, &scale)?;
@@ -228,7 +228,7 @@ fn dequantize(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
     cx.cast(&result, of_result)
 }
 
-fn quantize(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
+pub(super) fn quantize(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
     let (data, scale) = (cx.input(0)?, cx.input(1)?);
     let parts = Parts::of(cx, &data, &scale)?;
     let zero = cx.optional(2);

@@ -128,14 +128,15 @@ struct Direction {
 
 /// A named function with its parameters.
 #[derive(Clone)]
-struct Activation {
-    name: String,
-    alpha: Option<f64>,
-    beta: Option<f64>,
+pub(super) struct Activation {
+    pub(super) name: String,
+    pub(super) alpha: Option<f64>,
+    pub(super) beta: Option<f64>,
 }
 
 impl Activation {
-    fn apply(&self, cx: &mut Cx<'_, '_>, data: &Value) -> Result<Value, Fault> {
+    /// The function of `data`.
+    pub(super) fn apply(&self, cx: &mut Cx<'_, '_>, data: &Value) -> Result<Value, Fault> {
         let (alpha, beta) = (self.alpha, self.beta);
         match self.name.as_str() {
             "Relu" => cx.op("nn.relu", &[data]),

@@ -1,0 +1,1 @@
+BleakyJdkry®ãÿelr~³

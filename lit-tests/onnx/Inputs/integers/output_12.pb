@@ -1,0 +1,1 @@
+BsoftJxxx†xx†xxxx†
