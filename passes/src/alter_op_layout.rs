@@ -1,11 +1,11 @@
 //! Layouts for vector units.
 
-use ir_core::{FuncMut, FunctionPass, OpId, Pass, PassContext, PassResult, ValueId};
+use ir_core::{DType, FuncMut, FunctionPass, OpId, Pass, PassContext, PassResult, ValueId};
 use relay_operators::attributes::Integers;
 use relay_operators::index::slice::{SliceMode, StridedSlice};
 use relay_operators::layout::{Layout, LayoutTransform};
 use relay_operators::nn::convolution::{Conv1d, Conv2d, Convolution, Kernel};
-use relay_operators::nn::linear::{ContribDensePack, Dense};
+use relay_operators::nn::linear::{ContribDensePack, Dense, Matmul};
 use relay_operators::nn::padding::Pad;
 use relay_operators::shape::{ExpandDims, Squeeze};
 
@@ -18,7 +18,7 @@ use crate::layouts::{Change, Need, Plan, open_operations, propagate};
 /// one of `NCHW16c` and `OIHW1i16o`, where `width` is 16. Blocks of a half of it, and of a quarter where rows fill no
 /// half of a vector, serve where it does not divide the channels; few input channels, such as those of a picture, are one
 /// block. Convolutions whose output channels no block divides stay, and so do those whose blocks
-/// would reach over a group. A `nn.dense` with a constant weight becomes
+/// would reach over a group. A `nn.dense` with a constant weight, or a `nn.matmul` by one, becomes
 /// `nn.contrib_dense_pack`, of which a `strided_slice` takes what is wanted where its units fill no
 /// block. `layout_transform` brings tensors to the layouts; `fold-constant`
 /// does so with those of constants.
@@ -120,6 +120,17 @@ fn as_image(conv: Conv1d, f: &mut FuncMut<'_>, op: OpId) -> PassResult {
     Ok(())
 }
 
+/// The data and the weight of the dense layer that `op` is, the layout of the weight, and the element type of the
+/// result that it names.
+fn product(f: &FuncMut<'_>, op: OpId) -> Option<(ValueId, ValueId, &'static str, Option<DType>)> {
+    if let Some(dense) = f.view::<Dense>(op) {
+        return Some((dense.data, dense.weight, "NC", dense.out_dtype));
+    }
+    let Matmul { tensor_a, tensor_b, out_dtype, transpose_a, transpose_b, .. } = f.view(op)?;
+    let layout = if transpose_b { "NC" } else { "CN" };
+    (!transpose_a).then_some((tensor_a, tensor_b, layout, out_dtype))
+}
+
 impl AlterOpLayout {
     /// The largest usable block of so many channels: the width, a half or a quarter of it, but no pairs.
     fn block(&self, channels: i64) -> Option<i64> {
@@ -189,9 +200,10 @@ impl AlterOpLayout {
 
     /// How a dense layer is packed.
     fn dense(&self, f: &FuncMut<'_>, op: OpId) -> Option<Packed> {
-        let dense: Dense = f.view(op)?;
-        f.registry.constant(f.body, dense.weight)?;
-        let units = f.body.ty(dense.weight).as_tensor()?.shape.first()?.known()?;
+        let (data, weight, given, out_dtype) = product(f, op)?;
+        f.registry.constant(f.body, weight)?;
+        let place = given.find('N')?;
+        let units = f.body.ty(weight).as_tensor()?.shape.get(place)?.known()?;
         // What fills no block is made up with zeros, which cost less than single numbers do, and than
         // many blocks that are too small for a vector.
         let blocks = [self.width / 4, self.width / 2, self.width];
@@ -201,20 +213,24 @@ impl AlterOpLayout {
         let padded = units.checked_add(block - 1)? / block * block;
         // With few rows, reading the weight takes all the time: it is then read in one stream, for
         // as many vectors as are computed at once. Many rows share what they read.
-        let data = f.body.ty(dense.data).as_tensor()?;
-        let outer = data.shape.split_last()?.1;
+        let outer = f.body.ty(data).as_tensor()?.shape.split_last()?.1;
         let extents: Option<Vec<i64>> = outer.iter().map(|dim| dim.known()).collect();
         let rows = extents?.iter().try_fold(1i64, |rows, extent| rows.checked_mul(*extent))?;
         let most = if rows <= FEW_ROWS { VECTORS } else { 1 };
         let vectors = (1..=most).rev().find(|vectors| padded % (block * vectors) == 0)?;
         let layout = Layout::plain("NC").with_block('N', block * vectors);
-        Some(Packed { dense, rank: outer.len() + 1, units, padded, layout })
+        let rank = outer.len() + 1;
+        Some(Packed { data, weight, given, out_dtype, rank, units, padded, layout })
     }
 }
 
 /// A dense layer, and how it is packed.
 struct Packed {
-    dense: Dense,
+    data: ValueId,
+    weight: ValueId,
+    /// The layout of that weight.
+    given: &'static str,
+    out_dtype: Option<DType>,
     /// The rank of its data.
     rank: usize,
     /// How many units it has.
@@ -228,26 +244,26 @@ struct Packed {
 impl Packed {
     /// Puts the packed layer in the place of `op`.
     fn replace(self, f: &mut FuncMut<'_>, op: OpId) -> PassResult {
-        let Packed { dense, rank, units, padded, layout } = self;
+        let Packed { data, mut weight, given, out_dtype, rank, units, padded, layout } = self;
         let mut emit = Emit::before(f, op, "alter-op-layout");
-        let mut weight = dense.weight;
         if padded > units {
             let pad_value = emit.scalar(0.0, weight)?;
-            let pad_width = vec![vec![0, padded - units], vec![0, 0]];
+            let pad = |axis: char| vec![0, if axis == 'N' { padded - units } else { 0 }];
+            let pad_width = given.chars().map(pad).collect();
             let pad_mode = "constant".to_string();
             weight = emit.op(&Pad { data: weight, pad_value, pad_width, pad_mode })?;
         }
         let weight_layout = layout.to_string();
         weight = emit.op(&LayoutTransform {
             data: weight,
-            src_layout: "NC".to_string(),
+            src_layout: given.to_string(),
             dst_layout: weight_layout.clone(),
         })?;
         let mut value = emit.op(&ContribDensePack {
-            data: dense.data,
+            data,
             weight,
-            units: dense.units.map(|_| padded),
-            out_dtype: dense.out_dtype,
+            units: Some(padded),
+            out_dtype,
             weight_layout,
         })?;
         if padded > units {

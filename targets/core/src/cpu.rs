@@ -38,6 +38,7 @@ mod slices;
 mod tiles;
 mod together;
 
+use ir_core::DType;
 use te::loops::Scope;
 use te::schedule::{Access, Axis, Refused, Schedule, Stage};
 
@@ -226,9 +227,14 @@ impl Rules<'_> {
     }
 
     fn bits(&self, stage: Stage) -> u32 {
+        self.dtype(stage).bits().max(8)
+    }
+
+    /// The element type of what a stage computes.
+    fn dtype(&self, stage: Stage) -> DType {
         let body = self.schedule.body();
         let result = body.result(self.schedule.stage_op(stage), 0);
-        body.ty(result).as_tensor().expect("stages give tensors").dtype.bits().max(8)
+        body.ty(result).as_tensor().expect("stages give tensors").dtype
     }
 
     /// Whether loops of `work` points are worth sharing between threads.

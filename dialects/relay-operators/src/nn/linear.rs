@@ -6,7 +6,7 @@ use ir_core::{
 };
 use relay::define::{Define, DefineCx, Defined, Index, Operand, accumulator, along};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, RandomOperand, Value};
-use te::compute::{Combiner, Expression};
+use te::compute::{Combiner, Expression, Tensor};
 use te::scalar::ScalarOp;
 
 use super::numeric::{Number, compute_dtype, dispatch, map_along, result_shape, size};
@@ -192,8 +192,8 @@ fn dense<T: Number>(
     T::write(dtype, shape, &out)
 }
 
-/// Fewer rows are not worth packing the other factor in pairs.
-const PAIRED_ROWS: i64 = 8;
+/// Fewer rows are not worth preparing the other factor: packing it in pairs, or widening it.
+const PREPARED_ROWS: i64 = 8;
 
 /// The product over `inner` elements whose factors stand at the indices that `left` and `right`
 /// give for indices of the result and of the sum. `axes` are those of the factors that are summed over,
@@ -212,11 +212,15 @@ fn define_product(
     let (mut extent, mut product) = (inner, ScalarOp::Mul);
     if let Some([of_a, of_b]) = axes.filter(|_| are_paired(a.dtype, b.dtype, sums))
         && inner > 1
-        && rows >= PAIRED_ROWS
+        && rows >= PREPARED_ROWS
     {
         a = define_pairs(cx, &a, of_a, "lhs");
         b = define_pairs(cx, &b, of_b, "rhs");
         (extent, product) = ((inner + 1) / 2, ScalarOp::PairDot);
+    } else if rows >= PREPARED_ROWS && sums == DType::FLOAT32 {
+        // Each number is read many times: it is converted once.
+        a = define_wide(cx, &a, "lhs");
+        b = define_wide(cx, &b, "rhs");
     }
     cx.reduce(&[extent], Combiner::Sum, |e, i, k| {
         let at = left(e, i, k[0]);
@@ -226,6 +230,18 @@ fn define_product(
         let y = e.load(&b, &at);
         let y = e.cast(y, sums);
         e.scalar(product, &[x, y])
+    })
+}
+
+/// A stage of the numbers of `tensor`, where it is of floats of 16 bits, as `float32`.
+fn define_wide(cx: &mut DefineCx<'_>, tensor: &Tensor, name: &str) -> Tensor {
+    if !matches!(tensor.dtype, DType::FLOAT16 | DType::BFLOAT16) {
+        return tensor.clone();
+    }
+    let name = cx.stage_of(name);
+    cx.builder.compute(&name, &tensor.shape, |e, i| {
+        let number = e.load(tensor, i);
+        e.cast(number, DType::FLOAT32)
     })
 }
 

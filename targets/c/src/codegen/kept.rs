@@ -41,9 +41,10 @@ impl Kept {
             text += &format!(
                 "
 /* Before functions whose loops fill the registers: GCC would keep what neighbouring windows share in
-   more of them than there are, and take it from the stack. */
+   more of them than there are, or compute many products before it sums them up, and take them from
+   the stack. */
 #if defined(__GNUC__) && !defined(__clang__)
-#define {name} __attribute__((optimize(\"no-predictive-commoning\")))
+#define {name} __attribute__((optimize(\"no-predictive-commoning\", \"no-tree-ter\")))
 #else
 #define {name}
 #endif

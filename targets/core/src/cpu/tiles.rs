@@ -66,7 +66,9 @@ impl Rules<'_> {
         }
         // In points that take as long as those of other loops.
         let work = points(self.schedule, producer) / (PARALLEL_STEPS / PARALLEL_POINTS);
-        let tile = self.choose_tile(&spatial, last, lanes, &accesses, work);
+        // What is read, and of integers products before they are added, stand in registers as well.
+        let operands = if self.dtype(producer).is_float() { 4 } else { 6 };
+        let tile = self.choose_tile(&spatial, last, (lanes, operands), &accesses, work);
 
         let Some((mut outer, inner)) = self.split_tile(&axes, &tile, last, lanes) else {
             return false;
@@ -170,19 +172,19 @@ impl Rules<'_> {
     }
 
     /// The tile that loads the fewest numbers for each combination, of those that fit in registers.
-    /// The factor after those of the axes is the number of lanes.
+    /// The factor after those of the axes is the number of lanes. `operands` registers are left.
     fn choose_tile(
         &self,
         spatial: &[i64],
         last: usize,
-        lanes: i64,
+        (lanes, operands): (i64, i64),
         accesses: &[Access],
         work: i64,
     ) -> Tile {
         let registers = self.machine.vector_registers.max(8) as i64;
         // Where each number is loaded for one element only, as in pools, the registers hold what
         // neighbours read of the same row.
-        let most = if is_shared(accesses) { (registers - 4).max(4) } else { registers / 4 };
+        let most = if is_shared(accesses) { (registers - operands).max(4) } else { registers / 4 };
         // Candidates: the two innermost axes besides the vector, and the vectors themselves.
         let vectors = (spatial[last] + lanes - 1) / lanes;
         let mut candidates: Vec<(usize, i64)> = spatial
