@@ -95,7 +95,14 @@ impl TensorData {
         shape: &[i64],
         values: &[f64],
     ) -> Result<TensorData, TensorSizeError> {
-        TensorData::from_scalars(dtype, shape, values.iter().map(|&v| Scalar::Float(v)))
+        // Results of operators are written so at every call: the element type is looked at once.
+        match dtype {
+            DType::FLOAT32 => {
+                TensorData::written(dtype, shape, values, |value| (value as f32).to_ne_bytes())
+            }
+            DType::FLOAT64 => TensorData::written(dtype, shape, values, f64::to_ne_bytes),
+            _ => TensorData::from_scalars(dtype, shape, values.iter().map(|&v| Scalar::Float(v))),
+        }
     }
 
     /// A tensor whose elements are `values`, wrapped to `dtype` where they do not fit. Errors when
@@ -105,7 +112,26 @@ impl TensorData {
         shape: &[i64],
         values: &[i64],
     ) -> Result<TensorData, TensorSizeError> {
-        TensorData::from_scalars(dtype, shape, values.iter().map(|&v| Scalar::Int(v)))
+        match dtype {
+            DType::INT32 => {
+                TensorData::written(dtype, shape, values, |value| (value as i32).to_ne_bytes())
+            }
+            DType::INT64 => TensorData::written(dtype, shape, values, i64::to_ne_bytes),
+            _ => TensorData::from_scalars(dtype, shape, values.iter().map(|&v| Scalar::Int(v))),
+        }
+    }
+
+    /// A tensor of the bytes that `write` makes of each of `values`.
+    fn written<const N: usize, T: Copy>(
+        dtype: DType,
+        shape: &[i64],
+        values: &[T],
+        write: impl Fn(T) -> [u8; N],
+    ) -> Result<TensorData, TensorSizeError> {
+        let expected = tensor_bytes(shape, dtype).ok_or(TensorSizeError::Extents)?;
+        let mut bytes = memory::buffer(expected.min(values.len().saturating_mul(N)))?;
+        bytes.extend(values.iter().flat_map(|value| write(*value)));
+        TensorData::from_bytes(dtype, shape, bytes)
     }
 
     /// A tensor of zeros. Errors when there is no memory for it.

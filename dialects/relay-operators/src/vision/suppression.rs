@@ -60,36 +60,41 @@ fn infer_suppression(_op: NonMaxSuppression<Type>, cx: &mut InferCx<'_>) -> Resu
     Ok(Type::tuple([places, Type::tensor([1], DType::INT64)]))
 }
 
-/// A box by its lower and upper corner.
+/// A box by its lower and upper corner, and what it covers.
 #[derive(Clone, Copy)]
 struct Area {
     least: [f64; 2],
     most: [f64; 2],
+    size: f64,
 }
 
 impl Area {
     fn of(corners: &[f64]) -> Area {
         let pair = |a: f64, b: f64| if a <= b { (a, b) } else { (b, a) };
         let ((y0, y1), (x0, x1)) = (pair(corners[0], corners[2]), pair(corners[1], corners[3]));
-        Area { least: [y0, x0], most: [y1, x1] }
+        Area::between([y0, x0], [y1, x1])
     }
 
-    fn size(self) -> f64 {
-        (self.most[0] - self.least[0]) * (self.most[1] - self.least[1])
+    fn between(least: [f64; 2], most: [f64; 2]) -> Area {
+        Area { least, most, size: (most[0] - least[0]) * (most[1] - least[1]) }
     }
 
     /// What both cover, as a part of what they cover together; 0 where one is empty.
-    fn overlap(self, other: Area) -> f64 {
-        let both = Area {
-            least: [0, 1].map(|axis| self.least[axis].max(other.least[axis])),
-            most: [0, 1].map(|axis| self.most[axis].min(other.most[axis])),
-        };
-        let common = both.size();
-        let apart = (0..2).any(|axis| both.most[axis] <= both.least[axis]);
-        let together = self.size() + other.size() - common;
-        match apart || self.size() <= 0.0 || other.size() <= 0.0 || together <= 0.0 {
+    fn overlap(&self, other: &Area) -> f64 {
+        // Most boxes are apart.
+        if (0..2).any(|axis| {
+            self.most[axis] <= other.least[axis] || other.most[axis] <= self.least[axis]
+        }) {
+            return 0.0;
+        }
+        let common = Area::between(
+            [0, 1].map(|axis| self.least[axis].max(other.least[axis])),
+            [0, 1].map(|axis| self.most[axis].min(other.most[axis])),
+        );
+        let together = self.size + other.size - common.size;
+        match self.size <= 0.0 || other.size <= 0.0 || together <= 0.0 {
             true => 0.0,
-            false => common / together,
+            false => common.size / together,
         }
     }
 }
@@ -116,17 +121,17 @@ fn evaluate_suppression(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
             // Often, only the first few are asked for. Of equal scores the first comes first.
             let mut order: BinaryHeap<(u64, Reverse<usize>)> =
                 candidates.map(|at| (key(at), Reverse(at))).collect();
-            let mut kept: Vec<usize> = Vec::new();
+            let mut kept: Vec<Area> = Vec::new();
             while let Some((_, Reverse(candidate))) = order.pop() {
                 if kept.len() as f64 >= most {
                     break;
                 }
                 let area = areas[candidate];
-                if !kept.iter().any(|at| area.overlap(areas[*at]) > threshold) {
-                    kept.push(candidate);
+                if !kept.iter().any(|other| area.overlap(other) > threshold) {
+                    kept.push(area);
+                    places.extend([image as i64, class as i64, candidate as i64]);
                 }
             }
-            places.extend(kept.into_iter().flat_map(|at| [image as i64, class as i64, at as i64]));
         }
     }
     let rows = images * classes * count;

@@ -9,6 +9,24 @@ use super::{
 };
 use crate::stages;
 
+/// A part of a tensor that all tiles within a loop read.
+struct Panel {
+    tensor: String,
+    around: Axis,
+}
+
+/// Rows so many bytes apart, or a multiple of it, share few lines of a cache.
+const APART: i64 = 2048;
+
+/// Rows that share few lines fit into these.
+const MOST_SHARED: i64 = 16;
+
+/// The rows of a panel of a few vectors that stays in cache.
+const MOST_ROWS: i64 = 2048;
+
+/// A panel is worth a copy where so many tiles read it.
+const REPEATED: i64 = 8;
+
 impl Rules<'_> {
     /// Whether `root` reads each element of `producer` just where it computes its own, itself or
     /// through inlined stages.
@@ -76,8 +94,10 @@ impl Rules<'_> {
         // What changes the weights goes outermost, so that they stay in cache while the rest runs.
         let weights = accesses.iter().find(|access| is_vector(access));
         let shared = accesses.iter().any(|access| access.lane == Some(0));
+        let mut panel = None;
         if let Some(weights) = weights.filter(|_| shared) {
             outer.sort_by_key(|(position, _)| !weights.depends_on(*position));
+            panel = self.panel(producer, weights, &outer);
         }
         let outer: Vec<Axis> = outer.into_iter().map(|(_, axis)| axis).collect();
         let order: Vec<Axis> =
@@ -100,7 +120,52 @@ impl Rules<'_> {
         }
         let _ = self.schedule.set_scope(producer, Scope::Register);
         self.tile_within(producer, last, &tile, &accesses);
+        if let Some(panel) = panel {
+            self.copy_panel(root, producer, &panel);
+        }
         true
+    }
+
+    /// What `producer` reads of `weights` in vectors, where it is read again for many tiles, `outer` being the
+    /// loops around these, and from rows so far apart that they share few lines of a cache.
+    fn panel(&self, producer: Stage, weights: &Access, outer: &[(usize, Axis)]) -> Option<Panel> {
+        let last = outer.iter().rposition(|(position, _)| weights.depends_on(*position))?;
+        let extents = |axes: &[Axis]| -> i64 {
+            axes.iter().fold(1i64, |all, axis| all.saturating_mul(self.schedule.extent(*axis)))
+        };
+        let repeated: Vec<Axis> = outer[last + 1..].iter().map(|(_, axis)| *axis).collect();
+        let axes = self.schedule.axes(producer);
+        let mut rows = 1i64;
+        let mut is_apart = false;
+        for (axis, step) in axes.iter().zip(&weights.steps) {
+            if self.schedule.is_reduction(*axis) {
+                let bytes = (*step)?.saturating_mul(i64::from(self.bits(producer)) / 8);
+                is_apart |= bytes != 0 && bytes % APART == 0;
+                rows = rows.saturating_mul(self.schedule.extent(*axis));
+            }
+        }
+        let is_worth = is_apart && (MOST_SHARED..=MOST_ROWS).contains(&rows);
+        let name = self.schedule.body().name_hint(weights.tensor).name?;
+        (is_worth && extents(&repeated) >= REPEATED)
+            .then(|| Panel { tensor: name.to_string(), around: outer[last].1 })
+    }
+
+    /// Copies a panel into memory of its own, row behind row, once for all tiles that read it.
+    fn copy_panel(&mut self, root: Stage, producer: Stage, panel: &Panel) {
+        // It may have become part of a loop that threads share.
+        if !self.schedule.loops(root).contains(&panel.around) {
+            return;
+        }
+        let before = self.schedule.clone();
+        let copied = self.schedule.cache_read(&panel.tensor, Scope::Local, &[producer]);
+        let done = copied.and_then(|copy| {
+            self.schedule.compute_at(copy, panel.around)?;
+            self.vectorize_last(copy);
+            Ok(())
+        });
+        if done.is_err() {
+            *self.schedule = before;
+        }
     }
 
     /// Splits the loops `axes` into outer ones and those of the tile, its rows before its vectors: each
