@@ -175,6 +175,8 @@ pub(crate) struct Importer<'a> {
     failed: FxHashSet<&'a str>,
     /// Nodes of inner graphs that were converted.
     inner_nodes: usize,
+    /// Nodes without a seed that drew random numbers.
+    pub(crate) draws: u64,
     /// Names of extents that the model has.
     dim_names: Vec<Symbol>,
     /// Names that open extents of inputs get which have none: `x.0` for axis 0 of `x`.
@@ -211,6 +213,7 @@ impl<'a> Importer<'a> {
             constants: FxHashMap::default(),
             failed: FxHashSet::default(),
             inner_nodes: 0,
+            draws: 0,
             dim_names: Vec::new(),
             unnamed_dims: Vec::new(),
             weights: Weights::default(),

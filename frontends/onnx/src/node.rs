@@ -48,6 +48,12 @@ impl<'c, 'a> Cx<'c, 'a> {
         }
     }
 
+    /// How many nodes without a seed drew random numbers before this one, which is one of them.
+    pub(crate) fn count_draw(&mut self) -> u64 {
+        self.importer.draws += 1;
+        self.importer.draws - 1
+    }
+
     /// The version of the operator set.
     pub(crate) fn opset(&self) -> i64 {
         self.importer.opset

@@ -20,6 +20,7 @@ mod microsoft;
 mod normalization;
 mod pooling;
 mod quantization;
+mod random;
 mod recurrent;
 mod reduce;
 mod resampling;
@@ -143,6 +144,7 @@ pub const FAMILIES: &[Family] = &[
     Family { title: "Quantization", operators: quantization::OPERATORS },
     Family { title: "Constants and branches", operators: control::OPERATORS },
     Family { title: "Iteration", operators: iteration::OPERATORS },
+    Family { title: "Random numbers", operators: random::OPERATORS },
     Family { title: "Training", operators: training::OPERATORS },
     microsoft::FAMILIES[0],
     microsoft::FAMILIES[1],

@@ -395,6 +395,19 @@ with_data("functions",
           [("one", np.float32(0.25)), ("zero", np.float32(0))], [leaky, last, bounded])
 
 
+# Random numbers: by a seed, by the place among those without one, and chances of which the outcome is sure.
+save("random",
+     [node("RandomNormal", [], ["a"], shape=[2], mean=1.0, seed=3.0), node("RandomNormal", [], ["b"], shape=[2], mean=1.0, seed=3.0),
+      node("RandomUniformLike", ["chances"], ["c"], low=2.0, high=2.5), node("RandomUniformLike", ["chances"], ["d"]),
+      node("Bernoulli", ["chances"], ["hits"], dtype=T.INT64), node("Multinomial", ["row"], ["places"], sample_size=3),
+      node("Dropout", ["chances", "half", "yes"], ["dropped", "kept"])],
+     [("chances", T.FLOAT, [4])], [("a", T.FLOAT, [2]), ("b", T.FLOAT, [2]), ("c", T.FLOAT, [4]), ("d", T.FLOAT, [4]),
+                                   ("hits", T.INT64, [4]), ("places", T.INT32, [1, 3]), ("dropped", T.FLOAT, [4]),
+                                   ("kept", T.BOOL, [4])],
+     [("half", np.float32(0.5)), ("yes", np.array(True)), ("row", np.array([[-1000, 0, -1000]], np.float32))], opset=15)
+np.savez("random.npz", chances=np.array([0, 1, 0, 1], np.float32))
+
+
 # Gradients of what is between two values, somewhere else than where these are; onnxruntime has none.
 def gradient(inputs, outputs, **attributes):
     return node("Gradient", inputs, outputs, domain="ai.onnx.preview.training", **attributes)

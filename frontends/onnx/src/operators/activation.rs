@@ -12,7 +12,11 @@ pub(super) const OPERATORS: &[Operator] = &[
         let scaled = cx.with_scalar("divide", &data, alpha)?;
         exponential(cx, &data, &scaled, alpha)
     }),
-    many("Dropout", "its operand, and ones as mask; of a training mode, the ratio 0", dropout),
+    many(
+        "Dropout",
+        "its operand, and ones as mask; in a training mode `random.uniform`, `where`, `divide`",
+        dropout,
+    ),
     one("Elu", "`exp`, `maximum`, `minimum`", |cx| {
         let (data, alpha) = (cx.input(0)?, cx.float("alpha", 1.0)?);
         exponential(cx, &data, &data.clone(), alpha)
@@ -249,14 +253,18 @@ fn prelu(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
 
 fn dropout(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
     let data = cx.input(0)?;
-    let training = match cx.optional(2) {
+    let is_training = match cx.optional(2) {
         None => false,
-        Some(mode) => cx.known_ints(&mode) != Some(vec![0]),
+        Some(mode) => match cx.known_ints(&mode) {
+            Some(mode) => mode != [0],
+            None => return Err("expected a known training mode".into()),
+        },
     };
-    // Which elements are dropped is random; of none of them it is not.
-    let ratio = cx.optional(1).map(|ratio| super::shape::number(cx, &ratio));
-    if training && ratio != Some(Some(0.0)) {
-        return Err("expected inference or the ratio 0, found a training mode".into());
+    let ratio = cx.optional(1);
+    let is_known_zero =
+        ratio.as_ref().is_some_and(|ratio| super::shape::number(cx, ratio) == Some(0.0));
+    if is_training && !is_known_zero {
+        return train_dropout(cx, &data, ratio);
     }
     let mut results = vec![data.clone()];
     if cx.wants(1) {
@@ -264,4 +272,27 @@ fn dropout(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
         results.push(if cx.opset() < 10 { ones } else { cx.cast(&ones, DType::BOOL)? });
     }
     Ok(results)
+}
+
+/// `data` with some of its elements, as many as `ratio` says on average, replaced by 0 and the others scaled, and which
+/// these are.
+fn train_dropout(
+    cx: &mut Cx<'_, '_>,
+    data: &Value,
+    ratio: Option<Value>,
+) -> Result<Vec<Value>, Fault> {
+    let (shape, dtype) = (cx.shape(data)?, cx.dtype(data)?);
+    let float = |number: f64| Value::Constant(crate::tensors::scalar(DType::FLOAT32, number));
+    let ratio = match ratio {
+        Some(ratio) => cx.cast(&ratio, DType::FLOAT32)?,
+        None => float(0.5),
+    };
+    let shares = super::random::shares(cx, &shape)?;
+    let is_kept = cx.op("greater_equal", &[&shares, &ratio])?;
+    let kept = cx.op("subtract", &[&float(1.0), &ratio])?;
+    let kept = cx.cast(&kept, dtype)?;
+    let scaled = cx.op("divide", &[data, &kept])?;
+    let zero = cx.scalar_like(0.0, data)?;
+    let result = cx.op("where", &[&is_kept, &scaled, &zero])?;
+    Ok(vec![result, is_kept])
 }
