@@ -1,15 +1,17 @@
 //! Models of one operator each against ONNX Runtime. Both run in turn, and the least time of each counts.
 //!
 //! `cargo bench -p relay-opt --bench operators -- [--threads N] [PART ...]` prints the table; words choose
-//! cases by a part of their name. Python with `onnx`, `onnxruntime` and `numpy` has to be there.
+//! cases by a part of their name. With `--models FOLDER [NAME=N ...]` it is of all models below a folder, open extents
+//! being those that are named, or 1. Python with `onnx`, `onnxruntime` and `numpy` has to be there.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ir_core::{Module, Registry};
+use ir_core::{Module, Registry, TensorData};
 use relay::interpreter::{Value, approx_equal};
 use runtime::{BuildOptions, Model, Program, registry, target};
 
@@ -32,8 +34,17 @@ impl Cases {
     fn build(&self, name: &str, registry: &Registry) -> Result<Program, String> {
         let path = self.folder.join(format!("{name}.onnx"));
         let inputs = self.arrays(&format!("{name}.npz"));
-        let module = onnx_frontend::import(&path, &onnx_frontend::Options::default(), registry)
+        let small = |tensor: &TensorData| tensor.rank() <= 1 && tensor.len() <= 64;
+        let values = inputs.iter().filter(|(_, tensor)| small(tensor));
+        let options = onnx_frontend::Options {
+            extents: Some(BTreeMap::new()),
+            values: values.map(|(name, tensor)| (name.clone(), tensor.clone())).collect(),
+            ..Default::default()
+        };
+        let model = onnx_frontend::map(&path).map_err(|errors| first(&errors))?;
+        let module = onnx_frontend::import_for(&model, Some(&path), &options, registry)
             .map_err(|errors| first(&errors))?
+            .0
             .module;
         let given = arguments(&module, &inputs);
         let target = target(&format!("c{{threads={}}}", self.threads), registry);

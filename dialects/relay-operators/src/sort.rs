@@ -471,9 +471,18 @@ fn evaluate_unique(op: &Unique<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalErr
         Ordering::Equal if slice.len() > 1 => keys_of(a.1).cmp(keys_of(b.1)),
         order => order,
     };
-    let mut order: Vec<(u64, usize)> =
-        (0..length).map(|at| (keys_of(at).next().unwrap_or(0), at)).collect();
-    order.sort_unstable_by(|a, b| order_of(a, b).then(a.1.cmp(&b.1)));
+    let first = (0..length).map(|at| (keys_of(at).next().unwrap_or(0), at));
+    let order: Vec<(u64, usize)> = if slice.len() == 1 {
+        // As one number each, they are compared in one step.
+        let mut joined: Vec<u128> =
+            first.map(|(key, at)| u128::from(key) << 64 | at as u128).collect();
+        joined.sort_unstable();
+        joined.into_iter().map(|both| ((both >> 64) as u64, both as u64 as usize)).collect()
+    } else {
+        let mut order: Vec<(u64, usize)> = first.collect();
+        order.sort_unstable_by(|a, b| order_of(a, b).then(a.1.cmp(&b.1)));
+        order
+    };
     // Runs of equal slices, each of which begins with the first occurrence.
     let mut runs: Vec<&[(u64, usize)]> = order.chunk_by(|a, b| order_of(a, b).is_eq()).collect();
     if !op.sorted {

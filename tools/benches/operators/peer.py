@@ -1,7 +1,8 @@
 """What the benchmark of operators compares with: ONNX Runtime. Arguments are a folder and a number of threads;
-others choose cases by a part of their name.
+others choose cases by a part of their name. `--models PATH` takes all models below a folder instead, with `NAME=N` for the
+extents that they leave open, which are else 1, and for the elements of inputs of integers, which are else 1, too.
 
-For each case it writes NAME.onnx, a model of one operator, NAME.npz, what it takes, and NAME.expected.npz, what ONNX
+For each case it writes NAME.onnx, a model, NAME.npz, what it takes, and NAME.expected.npz, what ONNX
 Runtime gives, and prints the name. An empty line ends the list. Then, for each line with a name that it reads, it prints
 the least seconds of a run."""
 import sys
@@ -14,6 +15,9 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 FOLDER, THREADS, PARTS = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+MODELS = PARTS.pop(PARTS.index("--models") + 1) if "--models" in PARTS else None
+GIVEN = {name: int(number) for name, number in (part.split("=") for part in PARTS if "=" in part)}
+PARTS = [part for part in PARTS if part != "--models" and "=" not in part]
 OPSETS = [("", 21), ("ai.onnx.ml", 3), ("com.microsoft", 1)]
 RNG = np.random.default_rng(1)
 CASES = []
@@ -323,6 +327,25 @@ def model(name, operator, operands, outputs, domain, attributes):
     return made, taken, given
 
 
+def of_others(path):
+    """The model at `path` with known extents, and inputs for it."""
+    made = onnx.load(path)
+    constants = {constant.name for constant in made.graph.initializer}
+    taken = {}
+    for value in made.graph.input:
+        if value.name in constants:
+            continue
+        tensor = value.type.tensor_type
+        for axis, extent in enumerate(tensor.shape.dim):
+            if extent.dim_value <= 0:
+                extent.dim_value = GIVEN.get(extent.dim_param, GIVEN.get(f"{value.name}.{axis}", 1))
+        shape = [extent.dim_value for extent in tensor.shape.dim]
+        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+        number = GIVEN.get(value.name, 1)
+        taken[value.name] = floats(*shape, dtype=dtype) if dtype.kind == "f" else np.full(shape, number, dtype)
+    return made, taken, [value.name for value in made.graph.output]
+
+
 def session(path):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
@@ -341,17 +364,22 @@ def typed(made, path, session):
 
 
 def main():
-    for group in [unary, binary, reductions, normalizations, products, convolutions, pools, images, movement, networks, quantization, learned]:
+    if MODELS:
+        for path in sorted(Path(MODELS).rglob("*.onnx")):
+            CASES.append((path.stem, path))
+    for group in [] if MODELS else [unary, binary, reductions, normalizations, products, convolutions, pools, images, movement, networks, quantization, learned]:
         group()
     bindings = {}
     for name, *rest in CASES:
         if PARTS and not any(part in name for part in PARTS):
             continue
-        made, taken, given = model(name, *rest)
+        made, taken, given = of_others(*rest) if MODELS else model(name, *rest)
         path = FOLDER / f"{name}.onnx"
         onnx.save(made, path)
-        run = session(path)
-        typed(made, path, run)
+        # Other models as they are: with known extents, what is not computed may not fit.
+        run = session(rest[0] if MODELS else path)
+        if not MODELS:
+            typed(made, path, run)
         np.savez(FOLDER / f"{name}.npz", **taken)
         np.savez(FOLDER / f"{name}.expected.npz", **dict(zip(given, run.run(given, taken))))
         binding = run.io_binding()
