@@ -1,6 +1,6 @@
 //! Layouts for vector units.
 
-use ir_core::{DType, FuncMut, FunctionPass, OpId, Pass, PassContext, PassResult, ValueId};
+use ir_core::{FuncMut, FunctionPass, OpId, Pass, PassContext, PassResult, ValueId};
 use relay_operators::attributes::Integers;
 use relay_operators::index::slice::{SliceMode, StridedSlice};
 use relay_operators::layout::{Layout, LayoutTransform};
@@ -120,15 +120,14 @@ fn as_image(conv: Conv1d, f: &mut FuncMut<'_>, op: OpId) -> PassResult {
     Ok(())
 }
 
-/// The data and the weight of the dense layer that `op` is, the layout of the weight, and the element type of the
-/// result that it names.
-fn product(f: &FuncMut<'_>, op: OpId) -> Option<(ValueId, ValueId, &'static str, Option<DType>)> {
+/// The dense layer that `op` is, and the layout of its weight.
+fn product(f: &FuncMut<'_>, op: OpId) -> Option<(Dense, &'static str)> {
     if let Some(dense) = f.view::<Dense>(op) {
-        return Some((dense.data, dense.weight, "NC", dense.out_dtype));
+        return Some((dense, "NC"));
     }
-    let Matmul { tensor_a, tensor_b, out_dtype, transpose_a, transpose_b, .. } = f.view(op)?;
-    let layout = if transpose_b { "NC" } else { "CN" };
-    (!transpose_a).then_some((tensor_a, tensor_b, layout, out_dtype))
+    let Matmul { tensor_a, tensor_b, units, out_dtype, transpose_a, transpose_b } = f.view(op)?;
+    let dense = Dense { data: tensor_a, weight: tensor_b, units, out_dtype };
+    (!transpose_a).then_some((dense, if transpose_b { "NC" } else { "CN" }))
 }
 
 impl AlterOpLayout {
@@ -200,10 +199,10 @@ impl AlterOpLayout {
 
     /// How a dense layer is packed.
     fn dense(&self, f: &FuncMut<'_>, op: OpId) -> Option<Packed> {
-        let (data, weight, given, out_dtype) = product(f, op)?;
-        f.registry.constant(f.body, weight)?;
+        let (dense, given) = product(f, op)?;
+        f.registry.constant(f.body, dense.weight)?;
         let place = given.find('N')?;
-        let units = f.body.ty(weight).as_tensor()?.shape.get(place)?.known()?;
+        let units = f.body.ty(dense.weight).as_tensor()?.shape.get(place)?.known()?;
         // What fills no block is made up with zeros, which cost less than single numbers do, and than
         // many blocks that are too small for a vector.
         let blocks = [self.width / 4, self.width / 2, self.width];
@@ -213,24 +212,22 @@ impl AlterOpLayout {
         let padded = units.checked_add(block - 1)? / block * block;
         // With few rows, reading the weight takes all the time: it is then read in one stream, for
         // as many vectors as are computed at once. Many rows share what they read.
-        let outer = f.body.ty(data).as_tensor()?.shape.split_last()?.1;
+        let outer = f.body.ty(dense.data).as_tensor()?.shape.split_last()?.1;
         let extents: Option<Vec<i64>> = outer.iter().map(|dim| dim.known()).collect();
         let rows = extents?.iter().try_fold(1i64, |rows, extent| rows.checked_mul(*extent))?;
         let most = if rows <= FEW_ROWS { VECTORS } else { 1 };
         let vectors = (1..=most).rev().find(|vectors| padded % (block * vectors) == 0)?;
         let layout = Layout::plain("NC").with_block('N', block * vectors);
         let rank = outer.len() + 1;
-        Some(Packed { data, weight, given, out_dtype, rank, units, padded, layout })
+        Some(Packed { dense, given, rank, units, padded, layout })
     }
 }
 
 /// A dense layer, and how it is packed.
 struct Packed {
-    data: ValueId,
-    weight: ValueId,
-    /// The layout of that weight.
+    dense: Dense,
+    /// The layout of its weight.
     given: &'static str,
-    out_dtype: Option<DType>,
     /// The rank of its data.
     rank: usize,
     /// How many units it has.
@@ -244,8 +241,9 @@ struct Packed {
 impl Packed {
     /// Puts the packed layer in the place of `op`.
     fn replace(self, f: &mut FuncMut<'_>, op: OpId) -> PassResult {
-        let Packed { data, mut weight, given, out_dtype, rank, units, padded, layout } = self;
+        let Packed { dense, given, rank, units, padded, layout } = self;
         let mut emit = Emit::before(f, op, "alter-op-layout");
+        let mut weight = dense.weight;
         if padded > units {
             let pad_value = emit.scalar(0.0, weight)?;
             let pad = |axis: char| vec![0, if axis == 'N' { padded - units } else { 0 }];
@@ -260,10 +258,10 @@ impl Packed {
             dst_layout: weight_layout.clone(),
         })?;
         let mut value = emit.op(&ContribDensePack {
-            data,
+            data: dense.data,
             weight,
-            units: Some(padded),
-            out_dtype,
+            units: dense.units.map(|_| padded),
+            out_dtype: dense.out_dtype,
             weight_layout,
         })?;
         if padded > units {
