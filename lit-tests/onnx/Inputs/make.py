@@ -105,7 +105,7 @@ save("filter",
 
 # Operators that cannot be imported.
 save("unsupported",
-     [node("Relu", ["x"], ["a"]), node("Multinomial", ["a"], ["b"], name="first"), node("Multinomial", ["a"], ["c"], name="second"),
+     [node("Relu", ["x"], ["a"]), node("ImageDecoder", ["a"], ["b"], name="first"), node("ImageDecoder", ["a"], ["c"], name="second"),
       node("Swirl", ["b"], ["d"], domain="com.example"), node("Add", ["c", "d"], ["y"])],
      [("x", T.FLOAT, [2, 2])], [("y", T.FLOAT, [])])
 
