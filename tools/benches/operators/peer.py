@@ -366,7 +366,8 @@ def typed(made, path, session):
 def main():
     if MODELS:
         for path in sorted(Path(MODELS).rglob("*.onnx")):
-            CASES.append((path.stem, path))
+            # Several folders may have a model of one name.
+            CASES.append((".".join(path.relative_to(MODELS).with_suffix("").parts), path))
     for group in [] if MODELS else [unary, binary, reductions, normalizations, products, convolutions, pools, images, movement, networks, quantization, learned]:
         group()
     bindings = {}
