@@ -197,11 +197,11 @@ fn hardmax(cx: &mut Cx<'_, '_>, data: &Value, axis: usize, dtype: DType) -> Resu
     let extent = cx.shape(data)?[axis];
     let attrs = attr("axis", vec![axis as i64]).with("keepdims", &true);
     let place = cx.op_with("argmax", &[data], attrs)?;
-    let place = cx.cast(&place, DType::INT64)?;
     let places: Vec<i64> = (0..extent).collect();
     let mut shape = vec![1; cx.rank(data)?];
     shape[axis] = extent;
     let places = cx.int_vector(&places);
+    let places = cx.cast(&places, DType::INT32)?;
     let places = cx.reshape(&places, &shape)?;
     let is_there = cx.op("equal", &[&place, &places])?;
     cx.cast(&is_there, dtype)
