@@ -230,8 +230,8 @@ impl Axis {
         e.select(outside, inside, place)
     }
 
-    /// As [`pixel`](Axis::pixel); -1 where it is outside.
-    fn define_pixel(&self, e: &mut Expression<'_>, place: ValueId) -> ValueId {
+    /// As [`pixel`](Axis::pixel), -1 where it is outside, and whether it is inside where that is asked.
+    fn define_pixel(&self, e: &mut Expression<'_>, place: ValueId) -> (ValueId, Option<ValueId>) {
         let last = (self.extent - 1) as f64;
         let inside = match self.padding {
             GridPadding::Zeros | GridPadding::Border => place,
@@ -247,10 +247,10 @@ impl Axis {
         let clamped = e.select(after, below, zero);
         let pixel = e.cast(clamped, DType::INT64);
         if self.padding != GridPadding::Zeros {
-            return pixel;
+            return (pixel, None);
         }
         let (within, none) = (e.and(after, before), e.index(-1));
-        e.select(within, pixel, none)
+        (e.select(within, pixel, none), Some(within))
     }
 
     /// As [`taps`](Axis::taps).
@@ -278,7 +278,7 @@ impl Axis {
         };
         if self.method == GridMethod::Nearest {
             let pixel = e.scalar(ScalarOp::Trunc, &[place]);
-            return vec![(self.define_pixel(e, pixel), None)];
+            return vec![(self.define_pixel(e, pixel).0, None)];
         }
         let low = e.scalar(ScalarOp::Floor, &[place]);
         let part = e.sub(place, low);
@@ -289,7 +289,7 @@ impl Axis {
         let tap = |step: i32| {
             let step = e.number(DType::FLOAT64, f64::from(step));
             let place = e.add(low, step);
-            let pixel = self.define_pixel(e, place);
+            let (pixel, within) = self.define_pixel(e, place);
             let distance = e.sub(step, part);
             let distance = e.scalar(ScalarOp::Abs, &[distance]);
             let weight = match self.method {
@@ -300,9 +300,8 @@ impl Axis {
                 }
             };
             // Outside is 0, whatever the weight.
-            let (none, zero) = (e.index(0), e.number(DType::FLOAT64, 0.0));
-            let within = e.ge(pixel, none);
-            (pixel, Some(e.select(within, weight, zero)))
+            let zero = e.number(DType::FLOAT64, 0.0);
+            (pixel, Some(within.map_or(weight, |within| e.select(within, weight, zero))))
         };
         steps.map(tap).collect()
     }

@@ -10,6 +10,10 @@ use super::{LINE, Rules, points, reduce};
 /// A tile has at most so many rows, which targets transpose in registers.
 const MOST_ROWS: i64 = 16;
 
+/// So many elements that are read at the same places are computed one after the other, so that places are
+/// looked up once for them.
+const SHARED_PLACES: i64 = 4;
+
 impl Rules<'_> {
     /// Elementwise loops: vectors in the innermost, threads on the outermost.
     pub(super) fn plain(&mut self, root: Stage) {
@@ -34,8 +38,13 @@ impl Rules<'_> {
                 }
                 return;
             }
-            if self.vectorize_last(root) && streams {
-                let _ = self.schedule.stream(root);
+            if self.vectorize_last(root) {
+                if streams {
+                    let _ = self.schedule.stream(root);
+                }
+            } else if let Some(outer) = self.share_places(root) {
+                self.parallelize(&outer, work);
+                return;
             }
         }
         let mut outer: Vec<Axis> = self
@@ -49,6 +58,41 @@ impl Rules<'_> {
             outer.pop();
         }
         self.parallelize(&outer, work);
+    }
+
+    /// Where `root` reads at places that are themselves read, such as `x[i, places[j]]`: computes a few
+    /// elements of the same places at once. The loops around; `None` where nothing is read so.
+    pub(super) fn share_places(&mut self, root: Stage) -> Option<Vec<Axis>> {
+        let axes = self.schedule.axes(root).to_vec();
+        let last = axes.len().checked_sub(1)?;
+        let accesses = self.schedule.accesses(root);
+        let is_place =
+            |access: &Access, axis: usize| access.depends_on(last) && !access.depends_on(axis);
+        let is_looked_up = |access: &Access, axis: usize| {
+            let steps = |of: usize| access.by_dimension.iter().map(move |steps| steps[of]);
+            steps(last).any(|step| step.is_none()) && steps(axis).flatten().any(|step| step != 0)
+        };
+        let shares = |axis: &usize| {
+            accesses.iter().any(|access| is_looked_up(access, *axis))
+                && accesses.iter().any(|access| is_place(access, *axis))
+        };
+        let axis = (0..last).rev().find(shares)?;
+        let factors = [SHARED_PLACES, 3, 2];
+        let extent = self.schedule.extent(axes[axis]);
+        let factor = factors.into_iter().find(|factor| extent % factor == 0)?;
+        let before = self.schedule.clone();
+        let done = self.schedule.split(axes[axis], factor).and_then(|(_, row)| {
+            let mut outer = self.schedule.loops(root).to_vec();
+            outer.retain(|axis| *axis != row);
+            let order: Vec<Axis> = outer.iter().copied().chain([row]).collect();
+            self.schedule.reorder(&order)?;
+            self.schedule.unroll(row)?;
+            Ok(outer)
+        });
+        if done.is_err() {
+            *self.schedule = before;
+        }
+        done.ok()
     }
 
     /// Makes two loops of each dimension of `root` that reads something over and over, such as `x[j mod 100]`:

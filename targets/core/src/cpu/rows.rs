@@ -214,8 +214,12 @@ impl Rules<'_> {
                 let _ = self.schedule.stream(stage);
             }
         }
-        if self.vectorize_last(root) && streams {
-            let _ = self.schedule.stream(root);
+        if self.vectorize_last(root) {
+            if streams {
+                let _ = self.schedule.stream(root);
+            }
+        } else {
+            self.share_places(root);
         }
         true
     }
