@@ -1,5 +1,6 @@
 //! Scans: along an axis, elements are computed one after the other.
 
+use te::compute::Scan;
 use te::schedule::{Axis, Refused, Stage};
 
 use super::Rules;
@@ -22,6 +23,14 @@ impl Rules<'_> {
         }
     }
 
+    /// The bits of the elements of `root`, or of its state where these have more: what is converted between
+    /// vectors of one register and of two is taken apart and put together again at each step.
+    fn widest(&self, root: Stage) -> u32 {
+        let scan = self.schedule.body().view::<Scan>(self.schedule.stage_op(root));
+        let states = scan.iter().flat_map(|scan| &scan.initial).map(|state| state.dtype().bits());
+        states.fold(self.bits(root), u32::max)
+    }
+
     fn lines(&mut self, root: Stage) -> Result<(), Refused> {
         let work = points(self.schedule, root);
         let loops = self.schedule.loops(root).to_vec();
@@ -37,7 +46,7 @@ impl Rules<'_> {
             around.push(rows);
             within.push(row);
         } else if let Some(lanes) =
-            self.contiguous_lanes(&[root], position, extent, self.bits(root))
+            self.contiguous_lanes(&[root], position, extent, self.widest(root))
         {
             let (vectors, vector) = self.schedule.split(last, lanes)?;
             self.schedule.vectorize(vector)?;

@@ -410,11 +410,47 @@ return {round}(narrow);"
         }
         steps.push(to);
         let mut text = a.text.clone();
+        let mut last = from;
         for step in steps {
-            let vector = self.vector_type(step, lanes);
-            text = format!("__builtin_convertvector({text}, {vector})");
+            text = match self.widened_to_doubles(last, lanes).filter(|_| step == DType::FLOAT64) {
+                Some(name) => format!("{name}({text})"),
+                None => {
+                    format!("__builtin_convertvector({text}, {})", self.vector_type(step, lanes))
+                }
+            };
+            last = step;
         }
         Expr::atom(text)
+    }
+
+    /// The function that gives words as doubles by the one instruction that x86 has for a whole vector of them:
+    /// GCC before 14 takes halves and joins them. `None` for other types and widths.
+    fn widened_to_doubles(&mut self, from: DType, lanes: usize) -> Option<String> {
+        let instruction = match from {
+            DType::FLOAT32 => "ps2pd",
+            DType::INT32 => "dq2pd",
+            _ => return None,
+        };
+        let (feature, rest) = match (lanes, from) {
+            (4, _) => ("__AVX__", "256(a)"),
+            (8, DType::FLOAT32) => ("__AVX512F__", "512_mask(a, zero, (uint8_t)-1, 4)"),
+            (8, _) => ("__AVX512F__", "512_mask(a, zero, (uint8_t)-1)"),
+            _ => return None,
+        };
+        let (words, doubles) =
+            (self.vector_type(from, lanes), self.vector_type(DType::FLOAT64, lanes));
+        let zero = match rest.contains("zero") {
+            true => format!("const {doubles} zero = {{0}};\n"),
+            false => String::new(),
+        };
+        let body = format!(
+            "#if defined({feature}) && !defined(__clang__)\n{zero}\
+             return __builtin_ia32_cvt{instruction}{rest};\n#else\n\
+             return __builtin_convertvector(a, {doubles});\n#endif"
+        );
+        let name = format!("doubles_of_{words}");
+        let make = |_: &mut Helpers, n: &str| function(&doubles, n, &format!("{words} a"), &body);
+        Some(self.define(name, make))
     }
 
     /// `a` with 0 for NaN.
