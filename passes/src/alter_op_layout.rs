@@ -205,9 +205,10 @@ impl AlterOpLayout {
         let units = f.body.ty(dense.weight).as_tensor()?.shape.get(place)?.known()?;
         // What fills no block is made up with zeros, which cost less than single numbers do, and than
         // many blocks that are too small for a vector.
-        let blocks = [self.width / 4, self.width / 2, self.width];
-        let fitting = blocks.into_iter().find(|block| *block >= units).unwrap_or(self.width);
-        let whole = self.block(units).filter(|block| *block >= fitting.min(self.width / 2));
+        let widths = [self.width / 4, self.width / 2, self.width];
+        let fitting = widths.into_iter().find(|block| *block >= units).unwrap_or(self.width);
+        let blocks = |block: i64| units / block + i64::from(units % block != 0);
+        let whole = self.block(units).filter(|block| blocks(*block) <= blocks(fitting));
         let block = whole.unwrap_or(fitting.max(2));
         let padded = units.checked_add(block - 1)? / block * block;
         // With few rows, reading the weight takes all the time: it is then read in one stream, for

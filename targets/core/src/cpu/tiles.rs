@@ -15,6 +15,9 @@ struct Panel {
     around: Axis,
 }
 
+/// Vectors of fewer lanes are no better than single numbers.
+const LEAST_LANES: i64 = 4;
+
 /// Rows so many bytes apart, or a multiple of it, share few lines of a cache.
 const APART: i64 = 2048;
 
@@ -74,14 +77,18 @@ impl Rules<'_> {
         let Some(last) = spatial.iter().rposition(|extent| *extent > 1) else {
             return self.reduce_in_vectors(root, producer, others);
         };
-        let Some(lanes) = self.lanes(spatial[last], self.bits(producer)) else {
+        // Parts of a vector may be contiguous where all of it is not.
+        let narrower = |lanes: &i64| Some(lanes / 2).filter(|lanes| *lanes >= LEAST_LANES);
+        let widest = self.lanes(spatial[last], self.bits(producer));
+        let contiguous = std::iter::successors(widest, narrower).find_map(|lanes| {
+            let accesses = self.schedule.accesses_in_vectors(producer, last, lanes);
+            let is_one = |access: &Access| access.lane == Some(0);
+            let contiguous = accesses.iter().all(|access| is_one(access) || is_vector(access));
+            (contiguous && !accesses.iter().all(is_one)).then_some((lanes, accesses))
+        });
+        let Some((lanes, accesses)) = contiguous else {
             return self.reduce_in_vectors(root, producer, others);
         };
-        let accesses = self.schedule.accesses_in_vectors(producer, last, lanes);
-        let contiguous = accesses.iter().all(|access| access.lane == Some(0) || is_vector(access));
-        if !contiguous || accesses.iter().all(|access| access.lane == Some(0)) {
-            return self.reduce_in_vectors(root, producer, others);
-        }
         // In points that take as long as those of other loops.
         let work = points(self.schedule, producer) / (PARALLEL_STEPS / PARALLEL_POINTS);
         // What is read, and of integers products before they are added, stand in registers as well.
