@@ -1,6 +1,5 @@
 //! Suppression of boxes that overlap better ones.
 
-use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
@@ -72,31 +71,28 @@ impl Area {
     fn of(corners: &[f64]) -> Area {
         let pair = |a: f64, b: f64| if a <= b { (a, b) } else { (b, a) };
         let ((y0, y1), (x0, x1)) = (pair(corners[0], corners[2]), pair(corners[1], corners[3]));
-        Area::between([y0, x0], [y1, x1])
-    }
-
-    fn between(least: [f64; 2], most: [f64; 2]) -> Area {
-        Area { least, most, size: (most[0] - least[0]) * (most[1] - least[1]) }
+        Area { least: [y0, x0], most: [y1, x1], size: (y1 - y0) * (x1 - x0) }
     }
 
     /// What both cover, as a part of what they cover together; 0 where one is empty.
     fn overlap(&self, other: &Area) -> f64 {
-        // Most boxes are apart.
-        if (0..2).any(|axis| {
-            self.most[axis] <= other.least[axis] || other.most[axis] <= self.least[axis]
-        }) {
-            return 0.0;
-        }
-        let common = Area::between(
-            [0, 1].map(|axis| self.least[axis].max(other.least[axis])),
-            [0, 1].map(|axis| self.most[axis].min(other.most[axis])),
-        );
-        let together = self.size + other.size - common.size;
+        let side = |axis: usize| {
+            let least = greater(self.least[axis], other.least[axis]);
+            greater(-greater(-self.most[axis], -other.most[axis]) - least, 0.0)
+        };
+        // Whether boxes are apart is not foreseen: a division costs less than a branch.
+        let common = side(0) * side(1);
+        let together = self.size + other.size - common;
         match self.size <= 0.0 || other.size <= 0.0 || together <= 0.0 {
             true => 0.0,
-            false => common.size / together,
+            false => common / together,
         }
     }
+}
+
+/// The greater number, the second where one is none: an instruction each, and no branch.
+fn greater(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
 }
 
 fn evaluate_suppression(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
@@ -112,21 +108,21 @@ fn evaluate_suppression(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let (corners, scores) = (boxes.to_f64(), scores.to_f64());
     let mut places = Vec::new();
     for image in 0..images {
-        let areas = corners[image * count * 4..][..count * 4].chunks(4).map(Area::of);
-        let areas: Vec<Area> = areas.collect();
+        let corners = &corners[image * count * 4..][..count * 4];
         for class in 0..classes {
             let scores = &scores[(image * classes + class) * count..][..count];
             let candidates = (0..count).filter(|at| scores[*at] > least);
             let key = |at: usize| order_key(Scalar::Float(scores[at]), DType::FLOAT64);
             // Often, only the first few are asked for. Of equal scores the first comes first.
-            let mut order: BinaryHeap<(u64, Reverse<usize>)> =
-                candidates.map(|at| (key(at), Reverse(at))).collect();
+            let mut order: BinaryHeap<u128> =
+                candidates.map(|at| u128::from(key(at)) << 64 | (count - at) as u128).collect();
             let mut kept: Vec<Area> = Vec::new();
-            while let Some((_, Reverse(candidate))) = order.pop() {
+            while let Some(next) = order.pop() {
+                let candidate = count - (next as u64) as usize;
                 if kept.len() as f64 >= most {
                     break;
                 }
-                let area = areas[candidate];
+                let area = Area::of(&corners[4 * candidate..][..4]);
                 if !kept.iter().any(|other| area.overlap(other) > threshold) {
                     kept.push(area);
                     places.extend([image as i64, class as i64, candidate as i64]);
