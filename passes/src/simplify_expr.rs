@@ -8,6 +8,7 @@ use crate::by_rules;
 ///
 /// - `reshape`, `transpose`, `layout_transform` and `clip` of themselves merge, and those that
 ///   change nothing go;
+/// - `nn.softmax` over rows goes before a `reshape` that leaves them whole;
 /// - a `cast` of a `cast` that loses nothing merges, and so does one that undoes another;
 /// - `…_like` operators whose model has a static shape become their plain forms;
 /// - neutral elements go: `x + 0`, `x - 0`, `x * 1`, `x / 1`, also where they come from `full`,
