@@ -16,6 +16,7 @@ mod arms;
 mod cuts;
 mod expr;
 mod helpers;
+mod in_place;
 mod kept;
 mod kernel;
 mod layout;
@@ -118,8 +119,9 @@ pub fn generate_parts(
     const WORTHWHILE: usize = 1000;
     let module = module.get();
     let kernels = kernels_of(module, style);
-    let written = write_kernels(&kernels, style)?;
-    let program = match program::is_program(module) {
+    let is_program = program::is_program(module);
+    let written = write_kernels(&kernels, style, is_program)?;
+    let program = match is_program {
         true => Some(write_program(module, style, &kernels, &written)?),
         false => None,
     };
@@ -167,7 +169,7 @@ fn write_program(
     let called = |name: Symbol| {
         let (symbol, one) = (kernels.get(&name)?.symbol.clone(), written.get(&name)?);
         let (workspace, takes_threads) = (one.workspace, one.takes_threads);
-        Some(program::Called { symbol, workspace, takes_threads })
+        Some(program::Called { symbol, workspace, takes_threads, in_place: one.in_place })
     };
     program::write(module, style, &called)
 }
@@ -207,10 +209,11 @@ fn kernels_of<'m>(module: &'m Module, style: &Style) -> Kernels<'m> {
 }
 
 /// The functions of all kernels, callees before callers, since these need the size of their
-/// workspace.
+/// workspace. Those of a program may change operands where they are.
 fn write_kernels(
     kernels: &Kernels<'_>,
     style: &Style,
+    is_program: bool,
 ) -> Result<IndexMap<Symbol, Written, FxBuildHasher>, Diagnostics> {
     let mut callees = Callees::default();
     let mut errors = Diagnostics::new();
@@ -233,7 +236,7 @@ fn write_kernels(
         }
         for name in now {
             let Unwritten { item, body, symbol } = &kernels[&name];
-            match kernel::write(item, body, symbol, style, &callees) {
+            match kernel::write(item, body, symbol, style, is_program, &callees) {
                 Ok(one) => {
                     if one.is_external {
                         let types = externals.entry(symbol.clone()).or_insert(one.types.clone());

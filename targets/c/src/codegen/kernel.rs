@@ -16,6 +16,7 @@ use super::arms::Arms;
 use super::cuts::cuts;
 use super::expr::{Expr, SUM, storage};
 use super::helpers::{Helpers, words};
+use super::in_place::InPlace;
 use super::kept::Kept;
 use super::layout::{Layout, Variables, is_parallel};
 use super::names::Names;
@@ -124,6 +125,7 @@ pub(super) struct Emitter<'a> {
     pub(super) buffers: FxHashMap<ValueId, Buffer>,
     pub(super) transposes: Transposes,
     layout: Layout,
+    in_place: Option<InPlace>,
     callees: &'a Callees,
     item: &'a Item,
     /// The function's name.
@@ -169,6 +171,8 @@ pub(super) struct Written {
     pub(super) kept: Kept,
     /// Whether its last parameter is the threads of the caller.
     pub(super) takes_threads: bool,
+    /// The operand and the result that may be one buffer.
+    pub(super) in_place: Option<InPlace>,
     /// Whether it is declared only, and others provide it.
     pub(super) is_external: bool,
     /// The kernels that it calls.
@@ -183,12 +187,13 @@ pub(super) fn external(item: &Item, style: &Style) -> Option<String> {
     item.signature.attrs.value::<String>(te::compute::EXTERN).filter(|_| !style.entries)
 }
 
-/// The function of a kernel.
+/// The function of a kernel, which may change an operand where it is in a program (`is_program`).
 pub(super) fn write(
     item: &Item,
     body: &Body,
     symbol: &str,
     style: &Style,
+    is_program: bool,
     callees: &Callees,
 ) -> Result<Written, Diagnostics> {
     let ranges = Ranges::of(body);
@@ -200,6 +205,9 @@ pub(super) fn write(
     let layout = Layout::of(body, &affine, &ranges, workspace);
     let arms = Arms::of(body, &layout);
     let transposes = Transposes::of(body, &affine, &ranges, style.vector_bits);
+    let inputs = body.block_args(body.entry()).len() - te::loops::outputs(&item.signature);
+    let is_own = is_program && external(item, style).is_none();
+    let in_place = is_own.then(|| InPlace::of(body, inputs, &affine, &ranges)).flatten();
     let mut emitter = Emitter {
         body,
         ranges,
@@ -213,6 +221,7 @@ pub(super) fn write(
         buffers: FxHashMap::default(),
         transposes,
         layout,
+        in_place,
         callees,
         item,
         symbol: symbol.to_string(),
@@ -281,6 +290,7 @@ impl Emitter<'_> {
             has_parallel_loops: self.outlined_count > 0,
             kept: self.all_kept,
             takes_threads: self.threads.is_some(),
+            in_place: self.in_place,
             is_external: false,
             callees: body.walk().filter_map(|op| Some(body.view::<Call>(op)?.kernel)).collect(),
             helpers,
@@ -312,7 +322,10 @@ impl Emitter<'_> {
             let is_written = is_written[param.index()] || index >= inputs;
             let constant = if is_written { "" } else { "const " };
             let ty = format!("{constant}{} *", storage(dtype));
-            list.push(format!("{ty}restrict {name}"));
+            let is_shared = |x: &InPlace| [x.input, x.output].contains(&index);
+            let restrict =
+                if self.in_place.as_ref().is_some_and(is_shared) { "" } else { "restrict " };
+            list.push(format!("{ty}{restrict}{name}"));
             self.declare(&name, &ty, true);
             self.buffers.insert(param, Buffer::Array { name: name.clone(), shape });
             names.push(name);
@@ -376,6 +389,7 @@ impl Emitter<'_> {
             has_parallel_loops: false,
             kept: Kept::default(),
             takes_threads: false,
+            in_place: None,
             is_external: true,
             callees: vec![],
             helpers: Helpers::default(),
@@ -485,6 +499,14 @@ impl Emitter<'_> {
 
     fn statement(&mut self, op: OpId, steps: &mut Vec<Step>) {
         let body = self.body;
+        if let Some(InPlace { input, output, .. }) = self.in_place.filter(|x| x.copy == op) {
+            let buffers = body.block_args(body.entry());
+            let name = |buffer: usize| self.buffers[&buffers[buffer]].name();
+            let line = format!("if ({} != {}) {{", name(input), name(output));
+            self.line(&line);
+            self.depth += 1;
+            steps.push(Step::Close);
+        }
         if let Some(for_loop) = body.view::<For>(op) {
             self.for_loop(op, &for_loop, steps);
         } else if let Some(branch) = body.view::<If>(op) {

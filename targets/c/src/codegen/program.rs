@@ -27,6 +27,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use target_core::whole::{Interface, MAIN, Place, State};
 use target_core::{ALIGNMENT, Kernel};
 
+use super::in_place::InPlace;
 use super::{Style, Written, entry_name};
 use crate::codegen::expr::storage;
 use kinds::Kinds;
@@ -71,6 +72,8 @@ pub(super) struct Called {
     pub(super) workspace: usize,
     /// Whether it takes threads.
     pub(super) takes_threads: bool,
+    /// The operand and the result that may be one buffer.
+    pub(super) in_place: Option<InPlace>,
 }
 
 /// Whether `module` is a whole program.

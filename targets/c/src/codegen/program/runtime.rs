@@ -163,6 +163,16 @@ static inline int P_is_object(const P_object *o)
 ",
     ),
     (
+        "P_is_alone",
+        "
+/* Whether a tensor has this owner and no other. */
+static inline int P_is_alone(const P_object *o)
+{
+    return P_is_object(o) && o->owners == 1;
+}
+",
+    ),
+    (
         "P_link",
         "
 static inline P_object **P_link(P_object *o)

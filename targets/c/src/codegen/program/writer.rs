@@ -623,7 +623,7 @@ impl<'w> Writer<'w, '_> {
         self.line("}");
     }
 
-    /// Calls a kernel. Its results are new tensors.
+    /// Calls a kernel. Its results are new tensors, or one is an operand that nobody else has any more.
     fn kernel(&mut self, number: usize, op: OpId, function: Symbol, inputs: &[ValueId]) {
         let body = self.functions[number].body;
         self.callees.push(function);
@@ -634,11 +634,56 @@ impl<'w> Writer<'w, '_> {
         for &input in inputs {
             arguments.push(self.argument(number, input));
         }
-        for result in body.results(op) {
+        for (index, result) in body.results(op).enumerate() {
+            let last = self.last_use(number, op, inputs, index, &called);
+            if let Some(input) = last {
+                self.take_over(number, input, result);
+            }
             self.new_tensor(number, result, site + checks);
+            if last.is_some() {
+                self.depth -= 1;
+                self.line("}");
+            }
             arguments.push(self.argument(number, result));
         }
         self.call_kernel(number, function, &called, arguments, (site, checks));
+    }
+
+    /// The operand of the kernel `called` that its result `index` may take the place of: one that is dropped
+    /// behind `op`, and is no other operand as well.
+    fn last_use(
+        &self,
+        number: usize,
+        op: OpId,
+        inputs: &[ValueId],
+        index: usize,
+        called: &Called,
+    ) -> Option<ValueId> {
+        let body = self.functions[number].body;
+        let in_place = called.in_place.filter(|x| x.output == inputs.len() + index)?;
+        let input = inputs[in_place.input];
+        let is_alone = inputs.iter().filter(|other| **other == input).count() == 1;
+        let drops = std::iter::successors(body.next_op(op), |op| body.next_op(*op));
+        let mut drops = drops.map_while(|op| body.view::<Drop>(op));
+        let is_dropped = drops.any(|drop| drop.value == input);
+        let is_own = prog::is_counted(body.ty(input)) && !self.is_constant(number, input);
+        (is_alone && is_dropped && is_own).then_some(input)
+    }
+
+    /// Gives `result` the memory of `input` where that has no other owner. What is written up to the end of
+    /// the block is for where it has.
+    fn take_over(&mut self, number: usize, input: ValueId, result: ValueId) {
+        let p = &self.cx.prefix;
+        let (from, to) = (self.name(number, input), self.name(number, result));
+        // It is dropped behind the call.
+        let lines = [
+            format!("if ({p}is_alone({from}.owner)) {{"),
+            format!("    {p}dup({from}.owner);"),
+            format!("    {to} = {from};"),
+            "} else {".to_string(),
+        ];
+        lines.iter().for_each(|line| self.line(line));
+        self.depth += 1;
     }
 
     /// Calls the kernel `function` on `arguments`, whose checks have so many sites from a first one on.

@@ -8,7 +8,8 @@ use te::compute::counts::{OPEN, bounds, open_count};
 use super::Writer;
 
 impl Writer<'_, '_> {
-    /// Computes tensors by a kernel for any extents. The results are new tensors.
+    /// Computes tensors by a kernel for any extents. The results are new tensors, or one is an operand that nobody
+    /// else has any more.
     pub(super) fn sized(&mut self, number: usize, op: OpId, sized: &Sized) {
         let body = self.functions[number].body;
         let p = self.cx.prefix.clone();
@@ -45,7 +46,16 @@ impl Writer<'_, '_> {
         }
         let mut arguments: Vec<String> =
             sized.inputs.iter().map(|input| self.argument(number, *input)).collect();
-        for (result, ty) in results.iter().zip(given) {
+        for (index, (result, ty)) in results.iter().zip(given).enumerate() {
+            let last = self.last_use(number, op, &sized.inputs, index, &called);
+            let is_same = |input: &ValueId| {
+                let mut taken = inputs.iter().zip(taken);
+                taken.any(|(other, taken)| other == input && taken == ty)
+            };
+            let last = last.filter(is_same);
+            if let Some(input) = last {
+                self.take_over(number, input, *result);
+            }
             match ty.as_tensor().filter(|_| ends_at_count(*ty)) {
                 Some(tensor) => {
                     let extents = self.extents(number, counts, *ty);
@@ -57,6 +67,10 @@ impl Writer<'_, '_> {
                     self.line(&format!("if ({new}) {{ return 1; }}"));
                 }
                 None => self.new_tensor(number, *result, memory),
+            }
+            if last.is_some() {
+                self.depth -= 1;
+                self.line("}");
             }
             arguments.push(self.argument(number, *result));
         }
