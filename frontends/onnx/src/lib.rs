@@ -66,6 +66,9 @@ pub struct Options {
     /// Values of inputs, by name. The inputs stay parameters of `@main`, but where an operator wants a
     /// constant, these count, and the program is one for them alone.
     pub values: BTreeMap<String, TensorData>,
+    /// Whether all steps of recurrent networks stand one after the other where their number is known, and no
+    /// more than 32 are a recursive function: for targets that run lists of kernels only.
+    pub unrolled: bool,
     /// Constants of more bytes than this become parameters of `@main`, after the inputs.
     pub weights_over: Option<usize>,
 }

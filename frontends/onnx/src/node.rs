@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use ir_core::{AttrDict, AttrValue, DType, Dim, OpId, Scalar, TensorData, TensorType, Type};
 
+use crate::Options;
 use crate::importer::{Element, Fault, Importer, Recursion, Value};
 use crate::proto::{Attribute, AttributeValue, Graph, Node};
 use crate::tensors::{scalar, vector};
@@ -600,6 +601,11 @@ impl<'c, 'a> Cx<'c, 'a> {
         y: &'a str,
     ) -> Result<Vec<Value>, Fault> {
         self.importer.gradient(xs, others, y)
+    }
+
+    /// How the model is imported.
+    pub(crate) fn options(&self) -> &Options {
+        self.importer.options()
     }
 
     // ---- recursive functions ---------------------------------------------------------------

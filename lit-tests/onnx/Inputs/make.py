@@ -395,6 +395,28 @@ with_data("functions",
           [("one", np.float32(0.25)), ("zero", np.float32(0))], [leaky, last, bounded])
 
 
+# Recurrent networks of more steps than are written one after the other, of sequences of several lengths, in both
+# directions, with all that a cell can have.
+STEPS, BATCH, SIZE, HIDDEN = 37, 3, 4, 5
+lengths = np.array([37, 1, 20], np.int32)
+recurrent = {"direction": "bidirectional", "hidden_size": HIDDEN}
+with_data("recurrent",
+          [node("LSTM", ["x", "lw", "lr", "lb", "lengths", "h", "c", "p"], ["ly", "lh", "lc"], clip=0.9, input_forget=0, **recurrent),
+           node("GRU", ["x", "gw", "gr", "gb", "lengths", "h"], ["gy", "gh"], linear_before_reset=1, **recurrent),
+           node("GRU", ["x", "gw0", "gr0"], ["ry"], hidden_size=HIDDEN, direction="reverse"),
+           node("RNN", ["x", "rw", "rr", "rb"], ["ny", "nh"], activations=["Relu", "Tanh"], **recurrent)],
+          [("x", numbers(STEPS, BATCH, SIZE)), ("lengths", lengths)],
+          ["ly", "lh", "lc", "gy", "gh", "ry", "ny", "nh"],
+          [("lw", numbers(2, 4 * HIDDEN, SIZE)), ("lr", numbers(2, 4 * HIDDEN, HIDDEN) / 2), ("lb", numbers(2, 8 * HIDDEN)),
+           ("gw", numbers(2, 3 * HIDDEN, SIZE)), ("gr", numbers(2, 3 * HIDDEN, HIDDEN) / 2), ("gb", numbers(2, 6 * HIDDEN)),
+           ("gw0", numbers(1, 3 * HIDDEN, SIZE)), ("gr0", numbers(1, 3 * HIDDEN, HIDDEN)),
+           ("rw", numbers(2, HIDDEN, SIZE)), ("rr", numbers(2, HIDDEN, HIDDEN) / 4), ("rb", numbers(2, 2 * HIDDEN)),
+           ("h", numbers(2, BATCH, HIDDEN)), ("c", numbers(2, BATCH, HIDDEN) / 2), ("p", numbers(2, 3 * HIDDEN))])
+model = onnx.load("recurrent.onnx")
+model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "steps"
+onnx.save(model, "recurrent-open.onnx")
+
+
 # Random numbers: by a seed, by the place among those without one, and chances of which the outcome is sure.
 save("random",
      [node("RandomNormal", [], ["a"], shape=[2], mean=1.0, seed=3.0), node("RandomNormal", [], ["b"], shape=[2], mean=1.0, seed=3.0),

@@ -145,7 +145,10 @@ impl PtxTarget {
         if let Some(item) = items.values().find(|item| item.signature.op == prog::FUNC) {
             let message = "the target `ptx` runs programs that are lists of kernels, without branches, \
                            recursion and data types";
-            return Err(Diagnostic::error("E0902", message).at(item.signature.span).into());
+            let error = Diagnostic::error("E0902", message).at(item.signature.span);
+            return Err(error
+                .help("`--unroll` makes recurrent networks of ONNX such a list")
+                .into());
         }
         self.source(module)
     }

@@ -125,7 +125,10 @@ impl Target for SpirvTarget {
         {
             let message = "the target `spirv` runs programs that are lists of kernels, without branches, \
                            recursion and data types";
-            return Err(Diagnostic::error("E0902", message).at(item.signature.span).into());
+            let error = Diagnostic::error("E0902", message).at(item.signature.span);
+            return Err(error
+                .help("`--unroll` makes recurrent networks of ONNX such a list")
+                .into());
         }
         let wanted = self.options.device.as_deref();
         Ok(Box::new(runtime::Loaded::new(module, &self.gpu, wanted)?))

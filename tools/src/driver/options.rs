@@ -103,6 +103,10 @@ pub(crate) struct ModelOptions {
     /// Makes the other named extents of an ONNX model variables of the function's type
     #[arg(long)]
     pub(crate) shape_variables: bool,
+    /// Writes all steps of recurrent networks of ONNX one after the other; else more than 32 are a recursive
+    /// function, which targets of devices do not run
+    #[arg(long)]
+    pub(crate) unroll: bool,
     /// For models that cannot be read without.
     #[arg(skip)]
     pub(crate) inputs: KnownInputs,
@@ -115,6 +119,7 @@ impl ModelOptions {
             dims: self.dim.iter().filter_map(Extent::number).collect(),
             // What has a bound has a name.
             shape_variables: self.shape_variables || !self.bounds().is_empty(),
+            unrolled: self.unroll,
             ..onnx_frontend::Options::default()
         }
     }

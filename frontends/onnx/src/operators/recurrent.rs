@@ -1,10 +1,10 @@
 //! Recurrent networks, step after step.
 //!
 //! The products of the inputs and their weights are one product for all steps; a step multiplies
-//! the state. With lengths, the sequences of the other direction are turned around within their
+//! the state. Few steps stand one after the other, many and unknown numbers of them are a recursive function. With lengths, the sequences of the other direction are turned around within their
 //! length, and a step after the end of a sequence changes nothing.
 
-use ir_core::{DType, Dim};
+use ir_core::{DType, Dim, Type};
 
 use super::activation::{exponential, hard_sigmoid, softplus, softsign, thresholded_relu};
 use super::quantization::dynamically_quantized;
@@ -13,26 +13,34 @@ use crate::importer::{Fault, Value};
 use crate::node::{Cx, attr};
 
 pub(super) const OPERATORS: &[Operator] = &[
-    many("GRU", "`nn.dense` and gates, one step after the other; a known number of steps", |cx| {
-        network(
-            cx,
-            &Cell { gates: 3, defaults: &["Sigmoid", "Tanh"], step: gru, is_quantized: false },
-        )
-    }),
-    many("LSTM", "`nn.dense` and gates, one step after the other; a known number of steps", |cx| {
-        network(
-            cx,
-            &Cell {
-                gates: 4,
-                defaults: &["Sigmoid", "Tanh", "Tanh"],
-                step: lstm,
-                is_quantized: false,
-            },
-        )
-    }),
+    many(
+        "GRU",
+        "`nn.dense` and gates, one step after the other; more than 32 are a recursive function",
+        |cx| {
+            network(
+                cx,
+                &Cell { gates: 3, defaults: &["Sigmoid", "Tanh"], step: gru, is_quantized: false },
+            )
+        },
+    ),
+    many(
+        "LSTM",
+        "`nn.dense` and gates, one step after the other; more than 32 are a recursive function",
+        |cx| {
+            network(
+                cx,
+                &Cell {
+                    gates: 4,
+                    defaults: &["Sigmoid", "Tanh", "Tanh"],
+                    step: lstm,
+                    is_quantized: false,
+                },
+            )
+        },
+    ),
     many(
         "RNN",
-        "`nn.dense` and activations, one step after the other; a known number of steps",
+        "`nn.dense` and activations, one step after the other; more than 32 are a recursive function",
         |cx| network(cx, &Cell { gates: 1, defaults: &["Tanh"], step: rnn, is_quantized: false }),
     ),
     many(
@@ -45,8 +53,8 @@ pub(super) const OPERATORS: &[Operator] = &[
     ),
 ];
 
-/// Longer sequences are not unrolled.
-const MAX_STEPS: i64 = 10_000;
+/// More steps are a recursive function: what compilers do with the others takes time for each.
+const MAX_UNROLLED: i64 = 32;
 
 /// A kind of cell.
 struct Cell {
@@ -222,7 +230,8 @@ fn part(cx: &mut Cx<'_, '_>, value: &Value, count: usize) -> Result<Vec<Value>, 
 struct Inputs {
     /// (steps, batch, size).
     data: Value,
-    steps: i64,
+    steps: Dim,
+    batch: Dim,
     lengths: Option<Value>,
     /// By direction: whether it goes from the last step to the first.
     directions: Vec<bool>,
@@ -245,8 +254,13 @@ fn network(cx: &mut Cx<'_, '_>, cell: &Cell) -> Result<Vec<Value>, Fault> {
         let own = &activations[index * cell.defaults.len()..][..cell.defaults.len()];
         let (direction, bias) = direction(cx, cell, &inputs, index, own)?;
         let data = turned(cx, &inputs.data, reversed, &inputs.lengths)?;
-        let products = products(cx, &data, &inputs.weights[index], bias, inputs.steps)?;
-        let (sequence, last) = unrolled(cx, cell, &inputs, index, &direction, &products)?;
+        let product = product(cx, &data, &inputs.weights[index], bias)?;
+        let is_unrolled = |steps: &i64| *steps <= MAX_UNROLLED || cx.options().unrolled;
+        let steps = inputs.steps.known().filter(is_unrolled);
+        let (sequence, last) = match steps {
+            Some(steps) => unrolled(cx, cell, &inputs, index, &direction, (&product, steps))?,
+            None => repeated(cx, cell, &inputs, index, &direction, &product)?,
+        };
         let sequence = turned(cx, &sequence, reversed, &inputs.lengths)?;
         sequences.push(cx.expand_dims(&sequence, 1)?);
         finals.push(last);
@@ -263,9 +277,6 @@ fn inputs(cx: &mut Cx<'_, '_>, cell: &Cell, batch_first: bool) -> Result<Inputs,
     let [steps, batch, _] = dims[..] else {
         return Err(format!("expected an input of rank 3, found rank {}", dims.len()).into());
     };
-    let Some(steps) = steps.known() else {
-        return Err(Fault::Open("expected a known number of steps".to_string()));
-    };
     let directions = match cx.text("direction", "forward")? {
         "forward" => vec![false],
         "reverse" => vec![true],
@@ -279,8 +290,8 @@ fn inputs(cx: &mut Cx<'_, '_>, cell: &Cell, batch_first: bool) -> Result<Inputs,
     let Some(&Dim::Known(hidden)) = cx.ty(&recurrences[0].values)?.shape.last() else {
         return Err("expected a known size of the state".into());
     };
-    if !(1..=MAX_STEPS).contains(&steps) {
-        return Err(format!("expected 1 to {MAX_STEPS} steps, found {steps}").into());
+    if steps.known() == Some(0) {
+        return Err("expected at least one step, found none".into());
     }
     let is_lstm = cell.gates == 4;
     let lengths = lengths(cx, steps)?;
@@ -299,6 +310,7 @@ fn inputs(cx: &mut Cx<'_, '_>, cell: &Cell, batch_first: bool) -> Result<Inputs,
     Ok(Inputs {
         data,
         steps,
+        batch,
         lengths,
         directions,
         weights,
@@ -364,23 +376,90 @@ fn unrolled(
     inputs: &Inputs,
     index: usize,
     direction: &Direction,
-    products: &[Value],
+    (product, steps): (&Value, i64),
 ) -> Result<(Value, State), Fault> {
-    let initial = |values: &Option<Vec<Value>>| match values {
-        Some(values) => values[index].clone(),
-        None => inputs.zeros.clone(),
-    };
-    let mut state =
-        State { hidden: initial(&inputs.initial[0]), cell: inputs.initial.get(1).map(initial) };
+    let mut state = inputs.first(index);
     let mut outputs = Vec::new();
-    for (step, product) in products.iter().enumerate() {
+    for (step, product) in cx.split(product, steps, 0)?.iter().enumerate() {
         let after = (cell.step)(cx, direction, product, &state)?;
         let (lengths, zeros) = (&inputs.lengths, &inputs.zeros);
-        let (state_after, output) = masked(cx, lengths, step as i64, state, after, zeros)?;
+        let step = cx.int_scalar(DType::INT64, step as i64);
+        let (state_after, output) = masked(cx, lengths, &step, state, after, zeros)?;
         state = state_after;
         outputs.push(cx.expand_dims(&output, 0)?);
     }
     Ok((cx.concatenate(&outputs, 0)?, state))
+}
+
+/// As [`unrolled`], as a recursive function of the number of the step, the state before it, and the outputs
+/// so far.
+fn repeated(
+    cx: &mut Cx<'_, '_>,
+    cell: &Cell,
+    inputs: &Inputs,
+    index: usize,
+    direction: &Direction,
+    product: &Value,
+) -> Result<(Value, State), Fault> {
+    let Dim::Known(batch) = inputs.batch else {
+        return Err(Fault::Open("expected a known size of the batch".to_string()));
+    };
+    let Some(&Dim::Known(gates)) = cx.ty(product)?.shape.last() else {
+        return Err("expected a known size of the state".into());
+    };
+    let first = inputs.first(index);
+    let (hidden, dtype) = (cx.shape(&inputs.zeros)?[1], cx.dtype(&inputs.zeros)?);
+    let products = cx.reshape(product, &[-1, batch, gates])?;
+    let (steps, outputs) = match inputs.steps.known() {
+        Some(steps) => {
+            (cx.int_scalar(DType::INT64, steps), cx.full(dtype, &[steps, batch, hidden], 0.0)?)
+        }
+        None => {
+            let shape = cx.shape_of(&inputs.data)?;
+            let steps = super::shape::part(cx, &shape, 0, 1)?;
+            let shape = cx.concatenate(&[steps.clone(), cx.int_vector(&[batch, hidden])], 0)?;
+            let outputs = cx.op_with("dyn.zeros", &[&shape], attr("dtype", dtype))?;
+            (cx.reshape(&steps, &[])?, outputs)
+        }
+    };
+    let all = Type::tensor([inputs.steps, Dim::Known(batch), Dim::Known(hidden)], dtype);
+    let mut begin = vec![cx.int_scalar(DType::INT64, 0), first.hidden];
+    begin.extend(first.cell);
+    let mut types: Vec<Type> = begin.iter().map(|value| cx.ty_of(value)).collect();
+    begin.push(outputs);
+    types.push(all);
+    let mut recursion = cx.begin_recursion(&types);
+    let state = recursion.state.clone();
+    let [step, hidden, cells @ .., so_far] = &state[..] else {
+        return Err("expected a state".into());
+    };
+    let goes_on = cx.op("less", &[step, &steps])?;
+    cx.begin_step(&mut recursion, &goes_on);
+    let own = cx.op_with("take", &[&products, step], attr("axis", 0i64))?;
+    let before = State { hidden: hidden.clone(), cell: cells.first().cloned() };
+    let after = (cell.step)(cx, direction, &own, &before)?;
+    let (after, output) = masked(cx, &inputs.lengths, step, before, after, &inputs.zeros)?;
+    let (place, row) = (cx.reshape(step, &[1, 1])?, cx.expand_dims(&output, 0)?);
+    let mut next = vec![cx.op("add", &[step, &cx.int_scalar(DType::INT64, 1)])?, after.hidden];
+    next.extend(after.cell);
+    next.push(cx.op("scatter_nd", &[so_far, &place, &row])?);
+    let mut last = cx.end_recursion(recursion, &begin, &next).into_iter().skip(1);
+    let (hidden, outputs) = (last.next(), last.next_back());
+    let (Some(hidden), Some(outputs)) = (hidden, outputs) else {
+        return Err("expected a state".into());
+    };
+    Ok((outputs, State { hidden, cell: last.next() }))
+}
+
+impl Inputs {
+    /// The state of direction `index` before its first step.
+    fn first(&self, index: usize) -> State {
+        let initial = |values: &Option<Vec<Value>>| match values {
+            Some(values) => values[index].clone(),
+            None => self.zeros.clone(),
+        };
+        State { hidden: initial(&self.initial[0]), cell: self.initial.get(1).map(initial) }
+    }
 }
 
 /// The outputs of all steps, then the last ones, then of LSTM the last cells.
@@ -409,9 +488,10 @@ fn results(
 }
 
 /// The lengths of the sequences, where they are not all that of the input.
-fn lengths(cx: &Cx<'_, '_>, steps: i64) -> Result<Option<Value>, Fault> {
+fn lengths(cx: &Cx<'_, '_>, steps: Dim) -> Result<Option<Value>, Fault> {
     let Some(lengths) = cx.optional(4) else { return Ok(None) };
-    let full = cx.known_ints(&lengths).is_some_and(|all| all.iter().all(|n| *n == steps));
+    let full =
+        cx.known_ints(&lengths).is_some_and(|all| all.iter().all(|n| Some(*n) == steps.known()));
     Ok((!full).then_some(lengths))
 }
 
@@ -451,14 +531,13 @@ fn halves(
     Ok((sum, Some(state[2].clone())))
 }
 
-/// For every step the product of its input and the weights, and the bias: (batch, gates · hidden).
-fn products(
+/// The products of the inputs and the weights, and the bias: (steps · batch, gates · hidden).
+fn product(
     cx: &mut Cx<'_, '_>,
     data: &Value,
     weight: &Weight,
     bias: Option<Value>,
-    steps: i64,
-) -> Result<Vec<Value>, Fault> {
+) -> Result<Value, Fault> {
     let Some(Dim::Known(inputs)) = cx.ty(&weight.values)?.shape.last().copied() else {
         return Err("expected a known size of the input".into());
     };
@@ -467,7 +546,7 @@ fn products(
     if let Some(bias) = bias {
         product = cx.op_with("nn.bias_add", &[&product, &bias], attr("axis", 1i64))?;
     }
-    cx.split(&product, steps, 0)
+    Ok(product)
 }
 
 /// The state after a step, which only changes sequences that have not ended, and the output, which
@@ -475,7 +554,7 @@ fn products(
 fn masked(
     cx: &mut Cx<'_, '_>,
     lengths: &Option<Value>,
-    step: i64,
+    step: &Value,
     before: State,
     after: State,
     zeros: &Value,
@@ -484,7 +563,7 @@ fn masked(
         let output = after.hidden.clone();
         return Ok((after, output));
     };
-    let step = cx.int_scalar(cx.dtype(lengths)?, step);
+    let step = cx.cast(step, cx.dtype(lengths)?)?;
     let runs = cx.op("greater", &[lengths, &step])?;
     let runs = cx.expand_dims(&runs, 1)?;
     let mut chosen = |new: &Value, old: &Value| cx.op("where", &[&runs, new, old]);
