@@ -1,7 +1,8 @@
 //! Recurrent networks, step after step.
 //!
 //! The products of the inputs and their weights are one product for all steps; a step multiplies
-//! the state. Few steps stand one after the other, many and unknown numbers of them are a recursive function. With lengths, the sequences of the other direction are turned around within their
+//! the state. Few steps stand one after the other, many and unknown numbers of them are a recursive
+//! function. With lengths, the sequences of the other direction are turned around within their
 //! length, and a step after the end of a sequence changes nothing.
 
 use ir_core::{DType, Dim, Type};

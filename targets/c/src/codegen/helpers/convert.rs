@@ -433,7 +433,7 @@ return {round}(narrow);"
         };
         let (feature, rest) = match (lanes, from) {
             (4, _) => ("__AVX__", "256(a)"),
-            (8, DType::FLOAT32) => ("__AVX512F__", "512_mask(a, zero, (uint8_t)-1, 4)"),
+            (8, DType::FLOAT32) => ("__AVX512F__", "512_mask(a, zero, -1, 4)"),
             (8, _) => ("__AVX512F__", "512_mask(a, zero, (uint8_t)-1)"),
             _ => return None,
         };
