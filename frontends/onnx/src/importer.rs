@@ -186,6 +186,11 @@ pub(crate) struct Importer<'a> {
 }
 
 impl<'a> Importer<'a> {
+    /// How the model is imported.
+    pub(crate) fn options(&self) -> &Options {
+        self.options
+    }
+
     pub(crate) fn new(
         registry: &'a Registry,
         model: &'a Bytes,

@@ -3,7 +3,6 @@
 use ir_core::{AttrDict, BlockId, OpId, Type, ValueId};
 
 use super::{Fault, Importer, Value, join};
-use crate::Options;
 
 /// A local function of one state, which calls itself with the next one, while it is written.
 pub(crate) struct Recursion {
@@ -20,11 +19,6 @@ pub(crate) struct Recursion {
 }
 
 impl Importer<'_> {
-    /// How the model is imported.
-    pub(crate) fn options(&self) -> &Options {
-        self.options
-    }
-
     /// Begins a function of a state of these types: what is inserted now is a part of it.
     pub(crate) fn begin_recursion(&mut self, types: &[Type]) -> Recursion {
         let result = Type::tuple(types.iter().copied());

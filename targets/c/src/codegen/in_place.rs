@@ -3,7 +3,7 @@
 
 use ir_core::{Body, OpId, ValueId};
 use te::compute::Load;
-use te::loops::Store;
+use te::loops::{Atomic, Call, For, Store};
 
 use super::affine::Affine;
 use super::ranges::Ranges;
@@ -11,7 +11,7 @@ use super::ranges::Ranges;
 /// A kernel that may change an operand where it is.
 #[derive(Clone, Copy)]
 pub(super) struct InPlace {
-    /// The statement that copies the operand.
+    /// The loop that copies the operand.
     pub(super) copy: OpId,
     /// The buffer of the operand, by number.
     pub(super) input: usize,
@@ -20,7 +20,7 @@ pub(super) struct InPlace {
 }
 
 impl InPlace {
-    /// That of `body`, whose first `inputs` buffers are operands: one that is read by a single statement, which
+    /// That of `body`, whose first `inputs` buffers are operands: one that is read by a single loop, which
     /// does nothing but store each element at its own place of a result, before all else happens to that.
     pub(super) fn of(
         body: &Body,
@@ -33,26 +33,30 @@ impl InPlace {
             let statement = |op: OpId| body.ancestor_in(op, body.entry());
             let users = body.uses(buffers[output]).filter_map(|(user, _)| statement(user));
             let copy = users.reduce(|a, b| if body.is_before(b, a) { b } else { a })?;
-            let within = |op: OpId| statement(op) == Some(copy);
-            let stores: Vec<Store> = body
-                .walk()
-                .filter(|op| within(*op))
-                .filter_map(|op| body.view::<Store>(op))
-                .collect();
-            let source = body.view_def::<Load>(stores.first()?.value)?.1.tensor;
+            body.view::<For>(copy)?;
+            let mut source = None;
+            let mut copies = |op: OpId| {
+                if body.is::<Atomic>(op) || body.is::<Call>(op) {
+                    return false;
+                }
+                let Some(store) = body.view::<Store>(op) else { return true };
+                let Some((_, load)) = body.view_def::<Load>(store.value) else { return false };
+                store.buffer == buffers[output]
+                    && *source.get_or_insert(load.tensor) == load.tensor
+                    && is_same_place(body, affine, ranges, &load, &store)
+            };
+            if !body.walk_block(body.region_block(copy, 0)).all(&mut copies) {
+                return None;
+            }
+            let source = source?;
             let input = buffers[..inputs].iter().position(|buffer| *buffer == source)?;
-            let is_same = same_elements(body, source, buffers[output])
-                && stores.iter().all(|store| store.buffer == buffers[output])
+            let within = |op: OpId| statement(op) == Some(copy);
+            let is_copied = same_elements(body, source, buffers[output])
                 && body.uses(source).all(|(user, _)| within(user) && body.is::<Load>(user))
-                // Nothing else is done to the result there.
-                && body.uses(buffers[output]).all(|(user, _)| !within(user) || body.is::<Store>(user))
-                && stores.iter().all(|store| {
-                    let load = body.view_def::<Load>(store.value);
-                    load.is_some_and(|(_, load)| {
-                        load.tensor == source && is_same_place(body, affine, ranges, &load, store)
-                    })
-                });
-            is_same.then_some(InPlace { copy, input, output })
+                && body
+                    .uses(buffers[output])
+                    .all(|(user, _)| !within(user) || body.is::<Store>(user));
+            is_copied.then_some(InPlace { copy, input, output })
         })
     }
 }
@@ -67,6 +71,7 @@ fn same_elements(body: &Body, a: ValueId, b: ValueId) -> bool {
     of(a).is_some_and(|a| Some(a) == of(b))
 }
 
+/// Whether `load` reads the element of its buffer that `store` writes of its own, both in memory order.
 fn is_same_place(
     body: &Body,
     affine: &Affine,

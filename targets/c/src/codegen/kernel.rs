@@ -501,11 +501,14 @@ impl Emitter<'_> {
         let body = self.body;
         if let Some(InPlace { input, output, .. }) = self.in_place.filter(|x| x.copy == op) {
             let buffers = body.block_args(body.entry());
-            let name = |buffer: usize| self.buffers[&buffers[buffer]].name();
-            let line = format!("if ({} != {}) {{", name(input), name(output));
-            self.line(&line);
-            self.depth += 1;
-            steps.push(Step::Close);
+            let buffer = |number: usize| self.buffers.get(&buffers[number]);
+            // A buffer that was refused has no name.
+            if let (Some(from), Some(to)) = (buffer(input), buffer(output)) {
+                let line = format!("if ({} != {}) {{", from.name(), to.name());
+                self.line(&line);
+                self.depth += 1;
+                steps.push(Step::Close);
+            }
         }
         if let Some(for_loop) = body.view::<For>(op) {
             self.for_loop(op, &for_loop, steps);
