@@ -31,33 +31,43 @@ fn grids_sample_between_pixels() {
 #[test]
 fn boxes_that_overlap_better_ones_are_left_out() {
     // The second overlaps the first by a half; the third lies apart, its corners the other way round.
-    let boxes = floats(&[1, 3, 4], &[0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 2.0, 9.0, 9.0, 8.0, 8.0]);
-    let scores = || floats(&[1, 1, 3], &[0.5, 0.75, 0.25]);
-    let kept = |most: f64, overlap: f64, least: f64| {
-        let name = "vision.all_class_non_max_suppression";
-        let value = Case::new(
-            name,
-            [
-                boxes.clone(),
-                scores(),
-                scalar(DType::INT64, most),
-                scalar(DType::FLOAT32, overlap),
-                scalar(DType::FLOAT32, least),
-            ],
-        )
-        .run();
-        let fields = value.as_tuple().unwrap();
-        let count = fields[1].as_tensor().unwrap().to_i64()[0] as usize;
-        let places = fields[0].as_tensor().unwrap().to_i64();
-        assert!(places[count * 3..].iter().all(|place| *place == 0));
-        places[..count * 3].chunks(3).map(|row| row[2]).collect::<Vec<i64>>()
-    };
-    assert_eq!(kept(3.0, 0.25, 0.0), [1, 2]);
-    // As a part of what both cover, it is a half, which is not more than a half.
-    assert_eq!(kept(3.0, 0.5, 0.0), [1, 0, 2]);
-    assert_eq!(kept(2.0, 0.5, 0.0), [1, 0]);
-    assert_eq!(kept(3.0, 0.5, 0.25), [1, 0]);
-    assert_eq!(kept(0.0, 0.5, 0.0), Vec::<i64>::new());
+    let boxes = [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 2.0, 9.0, 9.0, 8.0, 8.0];
+    for dtype in [DType::FLOAT32, DType::FLOAT64, DType::FLOAT16] {
+        let tensor = |shape: &[i64], values: &[f64]| {
+            let tensor = TensorData::from_f64(dtype, shape, values);
+            Value::from(tensor.expect("as many numbers as the shape says"))
+        };
+        let kept_of = |scores: [f64; 3], most: f64, overlap: f64, least: f64| {
+            let name = "vision.all_class_non_max_suppression";
+            let value = Case::new(
+                name,
+                [
+                    tensor(&[1, 3, 4], &boxes),
+                    tensor(&[1, 1, 3], &scores),
+                    scalar(DType::INT64, most),
+                    scalar(DType::FLOAT32, overlap),
+                    scalar(DType::FLOAT32, least),
+                ],
+            )
+            .run();
+            let fields = value.as_tuple().unwrap();
+            let count = fields[1].as_tensor().unwrap().to_i64()[0] as usize;
+            let places = fields[0].as_tensor().unwrap().to_i64();
+            assert!(places[count * 3..].iter().all(|place| *place == 0));
+            places[..count * 3].chunks(3).map(|row| row[2]).collect::<Vec<i64>>()
+        };
+        let kept =
+            |most: f64, overlap: f64, least: f64| kept_of([0.5, 0.75, 0.25], most, overlap, least);
+        assert_eq!(kept(3.0, 0.25, 0.0), [1, 2]);
+        // As a part of what both cover, it is a half, which is not more than a half.
+        assert_eq!(kept(3.0, 0.5, 0.0), [1, 0, 2]);
+        assert_eq!(kept(2.0, 0.5, 0.0), [1, 0]);
+        assert_eq!(kept(3.0, 0.5, 0.25), [1, 0]);
+        assert_eq!(kept(0.0, 0.5, 0.0), Vec::<i64>::new());
+        // Of equal scores the first comes first, and zeros are equal; what is no number is no candidate.
+        assert_eq!(kept_of([0.0, -0.0, f64::NAN], 3.0, 0.5, -1.0), [0, 1]);
+        assert_eq!(kept_of([-0.5, -0.75, 0.5], 3.0, 0.5, f64::NEG_INFINITY), [2, 0, 1]);
+    }
 }
 
 #[test]

@@ -95,6 +95,39 @@ fn greater(a: f64, b: f64) -> f64 {
     if a > b { a } else { b }
 }
 
+/// The number by whose order floats of at most 32 bits are sorted, as [`order_key`] gives it for 64; `score` is a
+/// number.
+fn narrow_key(score: f32) -> u64 {
+    const SIGN: u32 = 1 << 31;
+    let bits = if score == 0.0 { 0 } else { score.to_bits() };
+    u64::from(if bits & SIGN == 0 { bits | SIGN } else { !bits })
+}
+
+/// The boxes of a class that stay, the best first: `ranks` are those of its candidates, `place` tells which box has
+/// one, and `corners` are those of all boxes.
+fn keep<R: Ord>(
+    ranks: impl Iterator<Item = R>,
+    place: impl Fn(R) -> usize,
+    corners: &[f64],
+    most: f64,
+    threshold: f64,
+) -> Vec<usize> {
+    // Often, only the first few are asked for.
+    let mut order: BinaryHeap<R> = ranks.collect();
+    let (mut kept, mut areas): (Vec<usize>, Vec<Area>) = (Vec::new(), Vec::new());
+    while let Some(next) = order.pop()
+        && (kept.len() as f64) < most
+    {
+        let candidate = place(next);
+        let area = Area::of(&corners[4 * candidate..][..4]);
+        if !areas.iter().any(|other| area.overlap(other) > threshold) {
+            areas.push(area);
+            kept.push(candidate);
+        }
+    }
+    kept
+}
+
 fn evaluate_suppression(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     elements::result_type(cx, infer_suppression)?;
     let (boxes, scores) = (cx.tensor(0)?, cx.tensor(1)?);
@@ -105,6 +138,7 @@ fn evaluate_suppression(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let (most, threshold, least) = (number(2)?, number(3)?, number(4)?);
     let (images, count) = (boxes.shape()[0] as usize, boxes.shape()[1] as usize);
     let classes = scores.shape()[1] as usize;
+    let is_narrow = scores.dtype() != DType::FLOAT64 && u32::try_from(count).is_ok();
     let (corners, scores) = (boxes.to_f64(), scores.to_f64());
     let mut places = Vec::new();
     for image in 0..images {
@@ -112,22 +146,22 @@ fn evaluate_suppression(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         for class in 0..classes {
             let scores = &scores[(image * classes + class) * count..][..count];
             let candidates = (0..count).filter(|at| scores[*at] > least);
-            let key = |at: usize| order_key(Scalar::Float(scores[at]), DType::FLOAT64);
-            // Often, only the first few are asked for. Of equal scores the first comes first.
-            let mut order: BinaryHeap<u128> =
-                candidates.map(|at| u128::from(key(at)) << 64 | (count - at) as u128).collect();
-            let mut kept: Vec<Area> = Vec::new();
-            while let Some(next) = order.pop() {
-                let candidate = count - (next as u64) as usize;
-                if kept.len() as f64 >= most {
-                    break;
+            // The score, and of equal ones the first: as one number, of 64 bits where that is exact.
+            let behind = |at: usize| (count - at) as u64;
+            let kept = match is_narrow {
+                true => {
+                    let rank = |at: usize| narrow_key(scores[at] as f32) << 32 | behind(at);
+                    let place = |rank: u64| count - (rank as u32) as usize;
+                    keep(candidates.map(rank), place, corners, most, threshold)
                 }
-                let area = Area::of(&corners[4 * candidate..][..4]);
-                if !kept.iter().any(|other| area.overlap(other) > threshold) {
-                    kept.push(area);
-                    places.extend([image as i64, class as i64, candidate as i64]);
+                false => {
+                    let key = |at: usize| order_key(Scalar::Float(scores[at]), DType::FLOAT64);
+                    let rank = |at: usize| u128::from(key(at)) << 64 | u128::from(behind(at));
+                    let place = |rank: u128| count - (rank as u64) as usize;
+                    keep(candidates.map(rank), place, corners, most, threshold)
                 }
-            }
+            };
+            places.extend(kept.iter().flat_map(|at| [image as i64, class as i64, *at as i64]));
         }
     }
     let rows = images * classes * count;
