@@ -142,7 +142,7 @@ impl Emitter<'_> {
     pub(super) fn value(&mut self, op: OpId) {
         let result = self.body.result(op, 0);
         let place = self.plan.get(result);
-        if place == Place::Dead || self.affine.is_sum(result) {
+        if place == Place::Dead || self.affine.is_sum(result) || self.is_added(op) {
             return;
         }
         let Some(repr) = self.compute(op, result) else { return };
@@ -234,7 +234,42 @@ impl Emitter<'_> {
         Repr::Lanes(self.helpers.scalar(ScalarOp::Add, elem, &[any(base.expr), any(step)]))
     }
 
+    /// Whether `op` multiplies pairs, in vectors, and only a sum reads them, which one instruction computes where
+    /// processors have it.
+    fn is_added(&self, op: OpId) -> bool {
+        let is = |op: OpId, what: ScalarOp| ScalarOp::of(self.body.op_name(op)) == Some(what);
+        if !is(op, ScalarOp::PairDot) {
+            return false;
+        }
+        let result = self.body.result(op, 0);
+        let mut uses = self.body.uses(result);
+        let (user, more) = (uses.next(), uses.next());
+        let is_sum = |(user, operand): (OpId, usize)| operand == 1 && is(user, ScalarOp::Add);
+        self.has_vectors(self.dtype(result)) && more.is_none() && user.is_some_and(is_sum)
+    }
+
+    /// A sum whose second operand is the products of pairs that [`is_added`](Self::is_added).
+    fn sum_of_pairs(&mut self, sum: ValueId, pairs: OpId) -> Repr {
+        let dtype = self.dtype(sum);
+        let (elem, lanes) = self.natural(dtype);
+        let operands = [sum, self.body.operand(pairs, 0), self.body.operand(pairs, 1)];
+        let vectors = operands.map(|value| {
+            let repr = self.repr(value);
+            self.vector(repr, dtype, elem, lanes)
+        });
+        let function = self.helpers.sum_of_pairs(lanes);
+        let [sums, a, b] = vectors;
+        let pieces = sums.pieces.iter().zip(a.pieces.iter().zip(&b.pieces));
+        let pieces = pieces.map(|(sum, (a, b))| Expr::call(&function, &[sum, a, b])).collect();
+        Repr::Vector(Vector { elem, lanes, pieces })
+    }
+
     fn elementwise(&mut self, op: ScalarOp, values: &[ValueId]) -> Repr {
+        if let (ScalarOp::Add, [sum, added]) = (op, values)
+            && let Some(pairs) = self.body.defining_op(*added).filter(|op| self.is_added(*op))
+        {
+            return self.sum_of_pairs(*sum, pairs);
+        }
         let dtype = self.dtype(values[0]);
         let reprs: Vec<Repr> = values.iter().map(|value| self.repr(*value)).collect();
         let splat = reprs.iter().all(|repr| matches!(repr, Repr::Scalar(_) | Repr::Splat(_)));

@@ -519,6 +519,29 @@ impl Helpers {
         )
     }
 
+    /// The function that adds the products of pairs of 16 bits in `lanes` words to as many sums.
+    pub(in crate::codegen) fn sum_of_pairs(&mut self, lanes: usize) -> String {
+        let dtype = DType::INT32;
+        let vector = self.vector_type(dtype, lanes);
+        let second = Range::of_type(dtype);
+        let pairs = self.vector_function(ScalarOp::PairDot, dtype, lanes, second);
+        let added = self.vector_function(ScalarOp::Add, dtype, lanes, second);
+        let plain = format!("return {added}(sum, {pairs}(a, b));");
+        // GCC 12 has it for narrower vectors only where the processor has both extensions.
+        let feature = "defined(__AVX512VNNI__) && defined(__AVX512VL__) && !defined(__clang__)";
+        let body = match lanes {
+            4 | 8 | 16 => format!(
+                "#if {feature}\nreturn ({vector})__builtin_ia32_vpdpwssd_v{lanes}si(sum, a, b);\n\
+                 #else\n{plain}\n#endif"
+            ),
+            _ => plain,
+        };
+        let parameters = format!("{vector} sum, {vector} a, {vector} b");
+        self.define(format!("pairdot_sum_{vector}"), |_, n| {
+            function(&vector, n, &parameters, &body)
+        })
+    }
+
     /// The body of `op` on each lane of a `vector`.
     fn lane_by_lane(&mut self, op: ScalarOp, dtype: DType, vector: &str, lanes: usize) -> String {
         let operands = [Operand::any("a[lane]", dtype), Operand::any("b[lane]", dtype)];
