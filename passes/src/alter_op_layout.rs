@@ -7,6 +7,7 @@ use relay_operators::layout::{Layout, LayoutTransform};
 use relay_operators::nn::convolution::{Conv1d, Conv2d, Convolution, Kernel};
 use relay_operators::nn::linear::{ContribDensePack, Dense, Matmul};
 use relay_operators::nn::padding::Pad;
+use relay_operators::nn::winograd::WinogradConv2d;
 use relay_operators::shape::{ExpandDims, Squeeze};
 
 use crate::emit::{self, Emit, with_attribute};
@@ -18,7 +19,7 @@ use crate::layouts::{Change, Need, Plan, open_operations, propagate};
 /// one of `NCHW16c` and `OIHW1i16o`, where `width` is 16. Blocks of a half of it, and of a quarter where rows fill no
 /// half of a vector, serve where it does not divide the channels; few input channels, such as those of a picture, are one
 /// block. Convolutions whose output channels no block divides stay, and so do those whose blocks
-/// would reach over a group. A `nn.dense` with a constant weight, or a `nn.matmul` by one, becomes
+/// would reach over a group. One with fewer products is of `NCHW16c` and `HWOI16o`. A `nn.dense` with a constant weight, or a `nn.matmul` by one, becomes
 /// `nn.contrib_dense_pack`, of which a `strided_slice` takes what is wanted where its units fill no
 /// block. `layout_transform` brings tensors to the layouts; `fold-constant`
 /// does so with those of constants.
@@ -71,7 +72,11 @@ impl FunctionPass for AlterOpLayout {
                 cx.count("widened", 1);
             }
         }
-        let altered = propagate(f, "alter-op-layout", &|f, op, data| self.conv2d(f, op, data))?;
+        let plan = |f: &FuncMut<'_>, op: OpId, data: Option<&Change>| match f.view(op) {
+            Some(conv) => self.winograd(f, op, &conv, data),
+            None => self.conv2d(f, op, data),
+        };
+        let altered = propagate(f, "alter-op-layout", &plan)?;
         cx.count("altered", altered);
         for op in open_operations(f) {
             let Some(packed) = self.dense(f, op) else { continue };
@@ -176,25 +181,37 @@ impl AlterOpLayout {
         let (nchw, oihw) = (Layout::plain("NCHW"), Layout::plain("OIHW"));
         let kernel = Layout::parse(&format!("OIHW{kernel}")).ok()?;
         let (from, to) = (nchw.with_block('C', input), nchw.with_block('C', output));
-        let (name, mut attrs) = (f.body.op_name(op), f.body.attrs(op));
-        let out = if from == to { String::new() } else { to.to_string() };
-        let layouts = [
-            ("data_layout", from.to_string()),
-            ("kernel_layout", kernel.to_string()),
-            ("out_layout", out),
-        ];
-        for (key, layout) in layouts {
-            attrs = with_attribute(f.registry, name, attrs, key, &layout);
-        }
         let data = Change { from: nchw.clone(), to: from };
         let weight = Change { from: oihw, to: kernel };
-        Some(Plan {
-            name,
-            attrs,
-            inputs: vec![(conv.data, Need::As(data)), (conv.weight, Need::As(weight))],
-            joined: false,
-            result: Change { from: nchw, to },
-        })
+        let operands = [(conv.data, data), (conv.weight, weight)];
+        Some(in_blocks(f, op, operands, Change { from: nchw, to }))
+    }
+
+    /// A convolution with fewer products reads and writes blocks of channels, and its kernels by blocks of
+    /// output channels.
+    fn winograd(
+        &self,
+        f: &FuncMut<'_>,
+        op: OpId,
+        conv: &WinogradConv2d,
+        data: Option<&Change>,
+    ) -> Option<Plan> {
+        let plain = conv.data_layout == "NCHW" && ["", "NCHW"].contains(&&*conv.out_layout);
+        if !plain || conv.kernel_layout != "HWOI" {
+            return None;
+        }
+        let channels = |value: ValueId| f.body.ty(value).as_tensor()?.shape.get(1)?.known();
+        let inputs = channels(conv.data)?;
+        let own = data.filter(|change| change.from.names() == "NCHW").map(|x| x.to.block('C'));
+        let own = own.filter(|block| *block > 1 && inputs % block == 0);
+        let input = own.or_else(|| self.block(inputs))?;
+        let output = self.block(channels(f.body.result(op, 0))?)?;
+        let (nchw, places) = (Layout::plain("NCHW"), Layout::plain("HWOI"));
+        let kernel = places.with_block('O', output);
+        let data = Change { from: nchw.clone(), to: nchw.with_block('C', input) };
+        let result = Change { to: nchw.with_block('C', output), from: nchw };
+        let weight = Change { from: places, to: kernel };
+        Some(in_blocks(f, op, [(conv.data, data), (conv.weight, weight)], result))
     }
 
     /// How a dense layer is packed.
@@ -222,6 +239,23 @@ impl AlterOpLayout {
         let rank = outer.len() + 1;
         Some(Packed { dense, given, rank, units, padded, layout })
     }
+}
+
+/// The convolution `op` in other layouts of data and weight, its `operands`, and of its result.
+fn in_blocks(f: &FuncMut<'_>, op: OpId, operands: [(ValueId, Change); 2], result: Change) -> Plan {
+    let (name, mut attrs) = (f.body.op_name(op), f.body.attrs(op));
+    let [(_, data), (_, weight)] = &operands;
+    let out = if data.to == result.to { String::new() } else { result.to.to_string() };
+    let layouts = [
+        ("data_layout", data.to.to_string()),
+        ("kernel_layout", weight.to.to_string()),
+        ("out_layout", out),
+    ];
+    for (key, layout) in layouts {
+        attrs = with_attribute(f.registry, name, attrs, key, &layout);
+    }
+    let inputs = operands.map(|(value, change)| (value, Need::As(change))).into();
+    Plan { name, attrs, inputs, joined: false, result }
 }
 
 /// A dense layer, and how it is packed.

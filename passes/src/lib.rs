@@ -75,6 +75,7 @@ pub mod simplify_expr;
 pub mod simplify_inference;
 pub mod specialize;
 pub mod train_step;
+pub mod winograd;
 pub mod worklist;
 
 /// Adds all passes to `registry`, in alphabetical order, and the named pipelines.
@@ -133,5 +134,6 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<normal_forms::ToGnf>();
     registry.pass::<loops::UnrollLoops>();
     registry.pass::<loops::VectorizeLoops>();
+    registry.pass::<winograd::Winograd>();
     pipelines::register(registry);
 }

@@ -31,6 +31,7 @@ use crate::remove_unused_functions::RemoveUnusedFunctions;
 use crate::simplify_expr::SimplifyExpr;
 use crate::simplify_inference::SimplifyInference;
 use crate::specialize::Specialize;
+use crate::winograd::Winograd;
 
 /// How operators are put into kernels.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -59,14 +60,16 @@ pub struct Compile {
     pub lanes: usize,
     /// How kernels are chosen.
     pub fusion: Fusion,
+    /// Whether convolutions may be computed with fewer products, and a greater error.
+    pub fewer_products: bool,
     /// Whether it is packaged, so that nobody computes operators that have no kernels.
     pub packaged: bool,
 }
 
 impl Default for Compile {
-    /// Vectors of 16 numbers, and post-dominator groups.
+    /// Vectors of 16 numbers, post-dominator groups, and fewer products.
     fn default() -> Compile {
-        Compile { lanes: 16, fusion: Fusion::default(), packaged: false }
+        Compile { lanes: 16, fusion: Fusion::default(), fewer_products: true, packaged: false }
     }
 }
 
@@ -176,12 +179,12 @@ fn simplifications() -> [Step; 8] {
 /// [`o3`] of one function without calls, with layouts for vectors: what comes before code
 /// generation.
 pub fn compile(options: &Compile) -> Pipeline {
-    before_fusion(options.lanes).then([options.fusion.step()])
+    before_fusion(options).then([options.fusion.step()])
 }
 
-/// The passes of [`compile`] but the last, for vectors of `lanes` numbers of 32 bits.
-pub fn before_fusion(lanes: usize) -> Pipeline {
-    inlined().then(behind_inlining(lanes))
+/// The passes of [`compile`] but the last.
+pub fn before_fusion(options: &Compile) -> Pipeline {
+    inlined().then(behind_inlining(options))
 }
 
 fn inlined() -> Pipeline {
@@ -189,11 +192,11 @@ fn inlined() -> Pipeline {
 }
 
 /// The passes of [`before_fusion`] but the first.
-fn behind_inlining(lanes: usize) -> impl Iterator<Item = Step> {
-    simplifications().into_iter().chain([
-        Step::of::<FoldExplicitPadding>(),
-        Step::of::<FoldConstant>(),
-        Step::of::<AlterOpLayout>().with("width", lanes),
+fn behind_inlining(options: &Compile) -> impl Iterator<Item = Step> + use<> {
+    let padded = [Step::of::<FoldExplicitPadding>(), Step::of::<FoldConstant>()];
+    let products = options.fewer_products.then(Step::of::<Winograd>);
+    simplifications().into_iter().chain(padded).chain(products).chain([
+        Step::of::<AlterOpLayout>().with("width", options.lanes),
         Step::of::<Invariants>(),
         Step::of::<FoldConstant>(),
         Step::of::<Dce>(),
@@ -219,7 +222,7 @@ pub fn lower(options: &Compile) -> Pipeline {
     ];
     inlined()
         .then(first_order)
-        .then(behind_inlining(options.lanes))
+        .then(behind_inlining(options))
         .then([options.fusion.step()])
         .then([lower_prog(options.packaged), Step::of::<LowerTe>()])
 }
@@ -291,8 +294,13 @@ mod tests {
             Registry::from([te::dialect(), prog::dialect(), relay_operators::dialect()]);
         crate::register(&mut registry);
         let costs = CostTable { launch: 2.5, ..CostTable::NOMINAL };
-        let lowered =
-            lower(&Compile { lanes: 4, fusion: Fusion::Search(costs), packaged: true }).to_string();
+        let lowered = lower(&Compile {
+            lanes: 4,
+            fusion: Fusion::Search(costs),
+            fewer_products: false,
+            packaged: true,
+        })
+        .to_string();
         assert!(lowered.contains("alter-op-layout{width=4}"), "{lowered}");
         assert!(lowered.contains("fuse{strategy=search,target={launch=2.5"), "{lowered}");
         assert!(lowered.ends_with(",lower-prog{packaged},lower-te"), "{lowered}");

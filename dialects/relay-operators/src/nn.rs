@@ -18,3 +18,4 @@ mod relation;
 pub mod resampling;
 pub mod transposed_convolution;
 pub(super) mod window;
+pub mod winograd;

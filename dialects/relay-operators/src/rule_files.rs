@@ -16,6 +16,7 @@ const RULES: &[(&str, &str)] = &[
     ("join.rules", include_str!("../rules/join.rules")),
     ("linear.rules", include_str!("../rules/linear.rules")),
     ("convolution.rules", include_str!("../rules/convolution.rules")),
+    ("winograd.rules", include_str!("../rules/winograd.rules")),
     ("reduction.rules", include_str!("../rules/reduction.rules")),
     ("recognize.rules", include_str!("../rules/recognize.rules")),
     ("inference.rules", include_str!("../rules/inference.rules")),

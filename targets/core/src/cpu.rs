@@ -24,12 +24,16 @@
 //! memory as one, and those that read something over and over copy it in rows. Those that are larger than
 //! all caches, and no products, are stored past them.
 //!
+//! Stages whose elements are one of a few expressions, by an index, as products with small matrices of constants
+//! are, have these written out side by side.
+//!
 //! Of several results, the last one is the root stage of those before it that have its shape, or
 //! are rows or numbers of its rows: they are computed in its loops, where its vectors, tiles or
 //! rows are, so that what they read is read once, and what they share is computed once.
 //!
 //! The rules look only at extents and strides ([`Access`]), never at what operator it was.
 
+mod choices;
 mod moves;
 mod rows;
 mod scans;
@@ -166,6 +170,8 @@ impl Rules<'_> {
         let done = match (tiled.as_slice(), producers.len()) {
             ([one], 1) => self.tile(root, *one, &[]),
             (_, 0) => false,
+            // What is chosen from elements that were computed before is no row of them.
+            _ if self.is_chosen_from_maps(root, &producers) => false,
             _ => self.rows(root, &[]),
         };
         if !done {

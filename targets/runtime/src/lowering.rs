@@ -14,7 +14,7 @@ use te::checks::spell_out;
 use te::loops::KERNEL;
 use te::schedule::ops::{FUNCTION, SCHEDULE};
 
-use crate::{Fusion, MAIN, pipeline};
+use crate::{BuildOptions, MAIN, pipeline};
 
 /// What a program is lowered to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -55,7 +55,7 @@ impl Step {
         match self {
             Step::Functions => Ok(match module.get(MAIN) {
                 Some(main) if main.signature.op == FUNC && !is_fused(module) => {
-                    pipeline(target, Fusion::Dominator)
+                    pipeline(&BuildOptions::new(target))
                 }
                 None if module.items.values().any(is_te) => Pipeline::default(),
                 Some(main) if main.signature.op != FUNC => Pipeline::default(),

@@ -31,13 +31,16 @@ use crate::progress::{PassProgress, Progress};
 use crate::whole::Whole;
 use crate::{Error, memory, rows};
 
-/// The passes that a program goes through for `target`.
-pub fn pipeline(target: &dyn Target, fusion: Fusion) -> Pipeline {
-    pipelines::lower(&compile(target, fusion, false))
+/// The passes that a program goes through as `options` say.
+pub fn pipeline(options: &BuildOptions<'_>) -> Pipeline {
+    pipelines::lower(&compile(options, false))
 }
 
-fn compile(target: &dyn Target, fusion: Fusion, packaged: bool) -> Compile {
-    Compile { lanes: target.capabilities().lanes(32), fusion, packaged }
+fn compile(options: &BuildOptions<'_>, packaged: bool) -> Compile {
+    let machine = options.target.capabilities();
+    // Schedules for devices know nothing of stages that are chosen from.
+    let fewer_products = !options.strict && machine.gpu.is_none() && machine.vector_bits > 0;
+    Compile { lanes: machine.lanes(32), fusion: options.fusion, fewer_products, packaged }
 }
 
 /// The function that programs start at, and then the kernel that is called.
@@ -67,6 +70,9 @@ pub struct BuildOptions<'a> {
     pub target: &'a dyn Target,
     /// How kernels are chosen.
     pub fusion: Fusion,
+    /// Whether passes keep to what is exact or adds up in another order, with a smaller error than that of
+    /// convolutions with fewer products.
+    pub strict: bool,
     /// Threads of the passes.
     pub threads: usize,
     /// Interprets the loops of kernels, rather than compiling them. Slow, and needs no compiler.
@@ -95,6 +101,7 @@ impl<'a> BuildOptions<'a> {
         BuildOptions {
             target,
             fusion,
+            strict: false,
             threads,
             interpret: false,
             checked: true,
@@ -205,10 +212,10 @@ pub(crate) fn lower_for(
     packaged: bool,
     found: &mut Diagnostics,
 ) -> Result<Lowered, Diagnostics> {
-    let &BuildOptions { target, fusion, threads, checked, progress, ref bounds, .. } = options;
+    let &BuildOptions { target, threads, checked, progress, ref bounds, .. } = options;
     let mut times = BuildTimes::default();
     let start = Instant::now();
-    let pipeline = pipelines::lower(&compile(target, fusion, packaged));
+    let pipeline = pipelines::lower(&compile(options, packaged));
     let mut timing = Timing::new();
     // Schedules and loops are a step, and code is one.
     progress.expect(pipeline.steps().len() + 2);

@@ -35,6 +35,10 @@ pub(crate) struct Kernels {
     /// target, and of `c{costs=measured}` by what `relay-opt calibrate` measured
     #[arg(long, value_name = "STRATEGY", default_value = "dominator")]
     pub(crate) fuse: Fuse,
+    /// Keep to passes that change nothing but the order of sums: no convolutions with fewer products, whose
+    /// results may differ by 2e-5 of the greatest numbers that take part
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// Leave out the checks of what operators expect of numbers: divisors, amounts of shifts, indices
     #[arg(long)]
     pub(crate) unchecked: bool,
@@ -63,8 +67,8 @@ impl Kernels {
             Fuse::Dominator => Fusion::Dominator,
             Fuse::Search => Fusion::Search(target.costs()?),
         };
-        let checked = !self.unchecked;
-        Ok(BuildOptions { fusion, checked, progress, ..BuildOptions::new(target) })
+        let (checked, strict) = (!self.unchecked, self.strict);
+        Ok(BuildOptions { fusion, strict, checked, progress, ..BuildOptions::new(target) })
     }
 }
 

@@ -292,9 +292,40 @@ impl Network<'_> {
         self.apply("nn.contrib_conv2d_NCHWc", &[data, weight], attrs)
     }
 
+    /// A convolution by tiles of the result, whose channels may be in blocks.
+    fn convolution_by_tiles(&mut self) -> Option<ValueId> {
+        let (input, output) = (self.one_of(&[1, 4, 8]), self.one_of(&[1, 4, 8]));
+        let (blocks, out_blocks) = (self.one_of(&[1, 2, 3]), self.one_of(&[1, 2]));
+        let (height, width) = (self.one_of(&[3, 7, 8]), self.one_of(&[3, 5, 17]));
+        let (kernel, tile) = (self.one_of(&[2, 3]), self.one_of(&[1, 2, 3, 4]));
+        let dtype = self.float_type();
+        let weight = [out_blocks * output, blocks * input, kernel, kernel];
+        let weight = self.tensor(dtype, &weight);
+        let attrs = AttrDict::empty().with("tile_size", &tile);
+        let weight = self.apply("nn.contrib_conv2d_winograd_weight_transform", &[weight], attrs)?;
+        let attrs = attrs.with("padding", &vec![1i64, 0, 1, 1]);
+        if input * output == 1 {
+            let images = self.one_of(&[0, 1, 2]);
+            let data = self.tensor(dtype, &[images, blocks, height, width]);
+            let name = "nn.contrib_conv2d_winograd_without_weight_transform";
+            return self.apply(name, &[data, weight], attrs);
+        }
+        let data = self.tensor(dtype, &[1, blocks, height, width, input]);
+        let layout = AttrDict::empty().with("src_layout", &"HWOI".to_string());
+        let to = format!("HWOI{output}o");
+        let weight = self.apply("layout_transform", &[weight], layout.with("dst_layout", &to))?;
+        let attrs = attrs.with("data_layout", &format!("NCHW{input}c"));
+        let attrs = attrs.with("kernel_layout", &to);
+        let attrs = attrs.with("out_layout", &format!("NCHW{output}c"));
+        self.apply("nn.contrib_conv2d_winograd_without_weight_transform", &[data, weight], attrs)
+    }
+
     pub(super) fn convolution(&mut self) -> Option<ValueId> {
         if self.random.one_in(10) {
-            return self.blocked_convolution();
+            return match self.random.one_in(2) {
+                true => self.blocked_convolution(),
+                false => self.convolution_by_tiles(),
+            };
         }
         let axes = [1, 2, 2, 2, 2, 2, 3][self.random.below(7)];
         let data = self.image(axes);

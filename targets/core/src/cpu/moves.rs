@@ -25,7 +25,7 @@ impl Rules<'_> {
         }
         let work = points(self.schedule, root);
         if reduce(self.schedule, root).is_none() {
-            if self.transpose(root) {
+            if self.transpose(root) || self.choose(root) {
                 return;
             }
             let streams = self.is_worth_streaming(root);

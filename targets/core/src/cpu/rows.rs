@@ -1,7 +1,7 @@
 //! Reductions over rows.
 
 use te::loops::Scope;
-use te::schedule::{Axis, Refused, Stage};
+use te::schedule::{Access, Axis, Refused, Stage};
 
 use super::tiles::best_factors;
 use super::{
@@ -172,8 +172,10 @@ impl Rules<'_> {
             let is_within = |reader: &Stage| results.contains(reader) || all.contains(reader);
             readers.iter().any(|reader| !self.schedule.is_inline(*reader) && !is_within(reader))
         };
+        // Products of matrices, of which a row holds several of both factors, have tiles of registers of their own.
+        let has_product = all.iter().any(|stage| self.is_product_of_matrices(*stage, common));
         let others_read = all.iter().filter(|stage| !results.contains(stage)).any(is_read_outside);
-        if common == 0 || others_read {
+        if common == 0 || others_read || has_product && others.is_empty() {
             return false;
         }
         // On several threads, results apart are faster than those of a single row together.
@@ -222,6 +224,24 @@ impl Rules<'_> {
             self.share_places(root);
         }
         true
+    }
+
+    /// Whether `stage` is a reduction in which, dimensions up to `common` aside, several elements share what they
+    /// read of one tensor, and others what they read of another one.
+    fn is_product_of_matrices(&self, stage: Stage, common: usize) -> bool {
+        if reduce(self.schedule, stage).is_none() {
+            return false;
+        }
+        let spatial = self.spatial(stage);
+        let shared = |access: &Access| {
+            let several = (common..spatial.len()).filter(|axis| spatial[*axis] > 1);
+            several.filter(|axis| !access.depends_on(*axis)).collect::<Vec<usize>>()
+        };
+        let accesses = self.schedule.accesses(stage);
+        let shared: Vec<Vec<usize>> = accesses.iter().map(shared).collect();
+        let is_apart =
+            |a: &[usize], b: &[usize]| !a.is_empty() && b.iter().any(|axis| !a.contains(axis));
+        shared.iter().any(|a| shared.iter().any(|b| is_apart(a, b) && is_apart(b, a)))
     }
 
     /// How many leading dimensions the root, of extents `spatial`, and the stages `all`, of which it
