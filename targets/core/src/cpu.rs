@@ -16,6 +16,9 @@
 //! A scan takes its steps innermost, those of several lines together: side by side in vectors, or
 //! written out.
 //!
+//! Products of matrices between other stages are computed together with these in *bands* of the result, where what is
+//! between them stays in a cache then and does not without.
+//!
 //! What a root stage reads of another one slice by slice, such as picture by picture, is computed so within
 //! its outermost loop where slices stay in a cache and all of them do not.
 //!
@@ -33,6 +36,7 @@
 //!
 //! The rules look only at extents and strides ([`Access`]), never at what operator it was.
 
+mod bands;
 mod choices;
 mod moves;
 mod rows;
@@ -79,7 +83,7 @@ const MOST_WINDOW: i64 = 7;
 pub fn schedule(function: &ir_core::Item, machine: &Capabilities) -> Result<Schedule, Refused> {
     let mut schedule = Schedule::new(function)?;
     inline(&mut schedule);
-    Rules { schedule: &mut schedule, machine, sliced: 0 }.divide_whole_reductions();
+    Rules::new(&mut schedule, machine).divide_whole_reductions();
     // Reductions that are results get a root stage that copies them from registers.
     let reductions: Vec<Stage> = schedule
         .stages()
@@ -101,7 +105,7 @@ pub fn schedule(function: &ir_core::Item, machine: &Capabilities) -> Result<Sche
             let _ = schedule.cache_write(root, Scope::Register);
         }
         if schedule.is_output(root) || reduce(&schedule, root).is_none() {
-            Rules { schedule: &mut schedule, machine, sliced: 0 }.root(root);
+            Rules::new(&mut schedule, machine).root(root);
         }
     }
     Ok(schedule)
@@ -135,6 +139,15 @@ struct Rules<'a> {
     machine: &'a Capabilities,
     /// Of how many of the first dimensions one index is computed at a time, by one thread.
     sliced: usize,
+    /// Of which dimension few indices are computed at a time, by one thread.
+    band: Option<Band>,
+}
+
+/// A part of a stage: so many indices of a dimension that follow one another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Band {
+    dimension: usize,
+    extent: i64,
 }
 
 /// Which loops of a tile: the factor by root axis, 1 where it is not tiled.
@@ -149,6 +162,12 @@ struct Partials {
     stages: Vec<Stage>,
 }
 
+impl<'a> Rules<'a> {
+    fn new(schedule: &'a mut Schedule, machine: &'a Capabilities) -> Rules<'a> {
+        Rules { schedule, machine, sliced: 0, band: None }
+    }
+}
+
 impl Rules<'_> {
     /// Schedules the loops of `root` and what is computed in them.
     fn root(&mut self, root: Stage) {
@@ -157,6 +176,9 @@ impl Rules<'_> {
         }
         if self.schedule.is_scatter(root) {
             return self.scatter(root);
+        }
+        if self.is_whole() && self.bands(root) {
+            return;
         }
         let companions = self.companions(root);
         if !companions.is_empty() && self.together(root, &companions) {
@@ -177,7 +199,7 @@ impl Rules<'_> {
         if !done {
             self.plain(root);
         }
-        if self.sliced == 0 {
+        if self.is_whole() {
             self.slices(root);
         }
     }
@@ -206,6 +228,11 @@ impl Rules<'_> {
     fn spatial(&self, stage: Stage) -> Vec<i64> {
         let mut spatial = stages::spatial(self.schedule, stage);
         spatial.iter_mut().take(self.sliced).for_each(|extent| *extent = 1);
+        if let Some(Band { dimension, extent }) = self.band
+            && let Some(all) = spatial.get_mut(dimension)
+        {
+            *all = extent.min(*all);
+        }
         spatial
     }
 
@@ -245,7 +272,12 @@ impl Rules<'_> {
 
     /// Whether loops of `work` points are worth sharing between threads.
     fn is_shared_work(&self, work: i64) -> bool {
-        self.machine.threads > 1 && work >= PARALLEL_POINTS && self.sliced == 0
+        self.machine.threads > 1 && work >= PARALLEL_POINTS && self.is_whole()
+    }
+
+    /// Whether all of a stage is computed at a time.
+    fn is_whole(&self) -> bool {
+        self.sliced == 0 && self.band.is_none()
     }
 
     /// Makes one loop of `outer`, as far as threads need, and runs it on several; returns the

@@ -228,7 +228,7 @@ impl Rules<'_> {
 
     /// Whether `stage` is a reduction in which, dimensions up to `common` aside, several elements share what they
     /// read of one tensor, and others what they read of another one.
-    fn is_product_of_matrices(&self, stage: Stage, common: usize) -> bool {
+    pub(super) fn is_product_of_matrices(&self, stage: Stage, common: usize) -> bool {
         if reduce(self.schedule, stage).is_none() {
             return false;
         }

@@ -39,8 +39,8 @@ impl Rules<'_> {
             }
             match self.schedule.compute_at(stage, at) {
                 Ok(()) => {
-                    let machine = self.machine;
-                    Rules { schedule: self.schedule, machine, sliced: first + 1 }.root(stage);
+                    let sliced = first + 1;
+                    Rules { sliced, ..Rules::new(self.schedule, self.machine) }.root(stage);
                 }
                 Err(_) => *self.schedule = before,
             }
