@@ -478,3 +478,22 @@ with_data("texts", texts, [("names", names), ("x", numbers(4, 3) * 2)],
            ("last", np.array(-1)), ("b", np.array("b", dtype=object)),
            ("fallback", np.array(["nothing", "", "none"], dtype=object)),
            ("more_of_it", np.array([["ababa"], ["中"]], dtype=object)), ("row", np.array([6]))], opset=20)
+
+# Contractions that are products of matrices in some order of axes, and ones that are not; and attention of one
+# position to others, whose heads lie side by side or in a cache, with a mask and a bias.
+left, right = numbers(2, 5, 3), numbers(2, 4, 3) + 0.1
+equations = {"rows": "bij,bkj->bik", "turned": "b i j , b k j -> k b i", "two_batches": "abij,abjk->abik",
+             "several": "bij,bkj->ik", "outer": "bij,bkl->bijkl", "sums": "bij,bkj->b", "implicit": "bij,bkj"}
+given = {"two_batches": ("four", "other_four")}
+contractions = [node("Einsum", list(given.get(name, ("left", "right"))), [name], equation=equation)
+                for name, equation in equations.items() if name != "outer"]
+contractions += [node("Einsum", ["left", "left"], ["outer"], equation="bij,bkl->bijkl"),
+                 node("Einsum", ["flat", "other_flat"], ["over_two"], equation="abc,cbd->ad")]
+decoding = [extension("MultiHeadAttention", ["query", "keys", "values", "", "", "bias"], ["attended"], num_heads=2),
+            extension("MultiHeadAttention", ["query", "cache", "cache", "", "", ""], ["of_cache"], num_heads=2)]
+with_data("contractions", contractions + decoding,
+          [("left", left), ("right", right), ("four", numbers(2, 3, 5, 4)), ("other_four", numbers(2, 3, 4, 7)),
+           ("flat", numbers(4, 3, 2)), ("other_flat", numbers(2, 3, 5)), ("query", numbers(2, 1, 8)),
+           ("keys", numbers(2, 9, 8)), ("values", numbers(2, 9, 8) + 0.5), ("bias", numbers(1, 2, 1, 9)),
+           ("cache", numbers(2, 2, 7, 4) - 0.3)],
+          [*equations, "over_two", "attended", "of_cache"])

@@ -147,6 +147,12 @@ pub(super) fn by_keys(cx: &mut Cx<'_, '_>, queries: &Value, keys: &Value) -> Res
     let [batch, heads, positions, _] = four(cx, queries)?;
     let [_, _, of_keys, _] = four(cx, keys)?;
     let rows = in_groups(cx, queries, keys)?;
+    if is_one_row(cx, &rows)? {
+        // Each key is read once: as it lies, whatever heads are made of.
+        let product = cx.op("multiply", &[&rows, keys])?;
+        let product = cx.op_with("sum", &[&product], attr("axis", vec![3i64]))?;
+        return cx.reshape(&product, &[batch, heads, positions, of_keys]);
+    }
     let turned = cx.transpose(keys, &[0, 1, 3, 2])?;
     let product = matmul(cx, &rows, &turned)?;
     cx.reshape(&product, &[batch, heads, positions, of_keys])
@@ -162,8 +168,21 @@ pub(super) fn of_values(
     let [batch, heads, positions, _] = four(cx, weights)?;
     let [_, _, _, features] = four(cx, values)?;
     let rows = in_groups(cx, weights, values)?;
+    if is_one_row(cx, &rows)? {
+        let column = cx.transpose(&rows, &[0, 1, 3, 2])?;
+        let product = cx.op("multiply", &[&column, values])?;
+        let sums = cx.op_with("sum", &[&product], attr("axis", vec![2i64]))?;
+        return cx.reshape(&sums, &[batch, heads, positions, features]);
+    }
     let sums = matmul(cx, &rows, values)?;
     cx.reshape(&sums, &[batch, heads, positions, features])
+}
+
+/// Whether a product by `rows`, (batch, heads, positions, features), is of one row for each head, of floats that are
+/// summed up as they are.
+fn is_one_row(cx: &Cx<'_, '_>, rows: &Value) -> Result<bool, Fault> {
+    let dtype = cx.dtype(rows)?;
+    Ok(four(cx, rows)?[2] == 1 && [DType::FLOAT32, DType::FLOAT64].contains(&dtype))
 }
 
 /// The rows of `value` with the heads of `like`: those of a group of heads follow one another.

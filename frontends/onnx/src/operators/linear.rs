@@ -1,5 +1,7 @@
 //! Matrix products.
 
+use std::collections::BTreeMap;
+
 use ir_core::{DType, Dim};
 
 use super::{Operator, one};
@@ -8,9 +10,15 @@ use crate::node::{Cx, attr};
 
 pub(super) const OPERATORS: &[Operator] = &[
     one("Det", "`linalg.det`", |cx| cx.unary("linalg.det")),
-    one("Einsum", "`einsum`; no ellipsis", |cx| {
+    one("Einsum", "`nn.batch_matmul` for products of matrices, else `einsum`; no ellipsis", |cx| {
         let inputs = cx.all_inputs()?;
         let equation = cx.text("equation", "")?.to_string();
+        if let [a, b] = &inputs[..]
+            && let Some(axes) = ProductAxes::of(&equation)
+            && let Some(product) = axes.product(cx, a, b)?
+        {
+            return Ok(product);
+        }
         cx.op_on_tuple("einsum", &inputs, attr("equation", equation))
     }),
     one(
@@ -29,6 +37,95 @@ pub(super) const OPERATORS: &[Operator] = &[
         matmul(cx, &a, &b)
     }),
 ];
+
+/// The letters of an equation that is a product of matrices, by what they are axes of.
+struct ProductAxes {
+    operands: [Vec<char>; 2],
+    result: Vec<char>,
+    /// Of both operands and the result.
+    batch: Vec<char>,
+    /// Of the first operand and the result.
+    rows: Vec<char>,
+    /// Of the second operand and the result.
+    columns: Vec<char>,
+    /// Of both operands.
+    summed: Vec<char>,
+}
+
+impl ProductAxes {
+    /// Those of `equation`, where each letter stands once in each of the two operands and the result that have it,
+    /// and some are rows, columns and summed over.
+    fn of(equation: &str) -> Option<ProductAxes> {
+        let equation: String = equation.chars().filter(|letter| *letter != ' ').collect();
+        let (operands, result) = equation.split_once("->")?;
+        let (a, b) = operands.split_once(',')?;
+        let axes = [a, b, result].map(|term| term.chars().collect::<Vec<char>>());
+        let is_plain = |term: &Vec<char>| {
+            let mut seen = term.clone();
+            seen.sort_unstable();
+            seen.dedup();
+            seen.len() == term.len() && term.iter().all(char::is_ascii_alphabetic)
+        };
+        let [a, b, result] = axes;
+        let chosen = |of: &[char], other: &[char], in_result: bool, in_other: bool| {
+            let is = |letter: &&char| {
+                result.contains(letter) == in_result && other.contains(letter) == in_other
+            };
+            of.iter().filter(is).copied().collect::<Vec<char>>()
+        };
+        let batch = chosen(&a, &b, true, true);
+        let (rows, columns) = (chosen(&a, &b, true, false), chosen(&b, &a, true, false));
+        let summed = chosen(&a, &b, false, true);
+        let is_product = [&a, &b, &result].into_iter().all(is_plain)
+            && !rows.is_empty()
+            && !columns.is_empty()
+            && !summed.is_empty()
+            && a.len() == batch.len() + rows.len() + summed.len()
+            && b.len() == batch.len() + columns.len() + summed.len()
+            && result.len() == batch.len() + rows.len() + columns.len();
+        is_product.then_some(ProductAxes { operands: [a, b], result, batch, rows, columns, summed })
+    }
+
+    /// The product of `a` and `b`, as one of batches of matrices. `None` where they are no floats of known extents
+    /// with as many axes, or extents of one letter differ.
+    fn product(&self, cx: &mut Cx<'_, '_>, a: &Value, b: &Value) -> Result<Option<Value>, Fault> {
+        let mut extents: BTreeMap<char, i64> = BTreeMap::new();
+        for (value, letters) in [a, b].into_iter().zip(&self.operands) {
+            let ty = cx.ty(value)?;
+            let Some(shape) = ty.known_shape().filter(|shape| shape.len() == letters.len()) else {
+                return Ok(None);
+            };
+            for (letter, extent) in letters.iter().zip(shape) {
+                if !ty.dtype.is_float() || *extents.entry(*letter).or_insert(extent) != extent {
+                    return Ok(None);
+                }
+            }
+        }
+        let shape = |letters: &[char]| letters.iter().map(|letter| extents[letter]).collect();
+        let count = |letters: &[char]| -> i64 {
+            let shape: Vec<i64> = shape(letters);
+            shape.into_iter().fold(1i64, i64::saturating_mul)
+        };
+        let places = |of: &[char], order: &[&[char]]| -> Vec<i64> {
+            let place = |letter: &char| of.iter().position(|other| other == letter);
+            order
+                .iter()
+                .flat_map(|part| part.iter())
+                .filter_map(place)
+                .map(|at| at as i64)
+                .collect()
+        };
+        let ProductAxes { operands, result, batch, rows, columns, summed } = self;
+        let a = cx.transpose(a, &places(&operands[0], &[batch, rows, summed]))?;
+        let a = cx.reshape(&a, &[count(batch), count(rows), count(summed)])?;
+        let b = cx.transpose(b, &places(&operands[1], &[batch, summed, columns]))?;
+        let b = cx.reshape(&b, &[count(batch), count(summed), count(columns)])?;
+        let product = matmul(cx, &a, &b)?;
+        let order = [&batch[..], rows, columns].concat();
+        let product = cx.reshape(&product, &shape(&order))?;
+        cx.transpose(&product, &places(&order, &[result])).map(Some)
+    }
+}
 
 /// The product of matrices as the attributes of `Gemm` say.
 pub(super) fn gemm(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
