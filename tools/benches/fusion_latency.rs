@@ -73,7 +73,7 @@ fn build(name: &str, fuse: &str, registry: &Registry) -> Program {
     assert!(bind(&mut module, &arrays).is_empty());
     let target = CTarget::new(Options::read(&[]).expect("no option is required"));
     let target = target.expect("the default is the machine at hand");
-    let before = pipelines::before_fusion(&Compile::default());
+    let before = pipelines::before_fusion(&pipelines::Compile::default());
     let passes = Pipeline::parse(&format!("{before},{fuse}"), registry).expect("all exist");
     let options = RunOptions::default();
     let ran = run(&passes, &mut module, registry, options, &mut [], &mut Vec::new());

@@ -8,7 +8,7 @@
 use ir_core::{DType, Dim, InferCx, KernelRole, Op, Registry, Stop, Type, ValueId, Work};
 use relay::define::{Define, DefineCx, Defined, Index, Operand};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use te::compute::{Combiner, Expression, Tensor};
+use te::compute::{Combiner, Expression};
 
 use super::numeric::{Number, result_shape, size};
 use super::relation::{layout_or, require};
@@ -372,12 +372,11 @@ fn define_weight(cx: &mut DefineCx<'_>) -> Defined {
     let Matrices { kernel, .. } = Matrices::new(tile(op.tile_size)?, taps as usize)?;
     let name = cx.stage_of("rows");
     let rows = cx.builder.compute(&name, &[shape[0], taps, shape[2], shape[3]], |e, i| {
-        let sum = product_of_row(e, &kernel, i[0], |e, tap| {
+        product_of_row(e, &kernel, i[0], |e, tap| {
             let tap = e.index(tap);
             let value = e.load(&weight, &[i[2], i[3], tap, i[1]]);
             e.cast(value, sums_of(dtype))
-        });
-        sum
+        })
     });
     cx.compute(|e, i| {
         let sum = product_of_row(e, &kernel, i[1], |e, tap| {
@@ -458,7 +457,15 @@ fn define_convolution(cx: &mut DefineCx<'_>) -> Defined {
             let w = e.cast(w, sums);
             e.mul(x, w)
         });
-    let columns = columns_of_results(cx, &products, &matrices, m);
+    // Rows of results, transformed along columns alone: of `[n, t, p, j, u, o]`, `p` is a row of tile row `t`, and `j`
+    // still a place in the domain of products.
+    let name = cx.stage_of("columns");
+    let columns = cx.builder.compute(&name, &[images, down, m, places, across, outputs], |e, i| {
+        product_of_row(e, &matrices.result, i[2], |e, place| {
+            let place = e.index(place);
+            e.load(&products, &[i[0], place, i[3], i[1], i[4], i[5]])
+        })
+    });
     cx.compute(|e, i| {
         let out = geometry.out.logical_indices(DATA, &shape, i);
         let [image, channel, y, x] = [0, 1, 2, 3].map(|axis: usize| out[axis].value(e));
@@ -470,26 +477,6 @@ fn define_convolution(cx: &mut DefineCx<'_>) -> Defined {
             e.load(&columns, &[image, top, row, place, left, channel])
         });
         e.cast(value, dtype)
-    })
-}
-
-/// The stage whose element `[n, t, p, j, u, o]` is row `p` of the results of tile row `t`, transformed along columns
-/// alone: `j` is still a place of the domain of products.
-fn columns_of_results(
-    cx: &mut DefineCx<'_>,
-    products: &Tensor,
-    matrices: &Matrices,
-    m: i64,
-) -> Tensor {
-    let [images, _, places, down, across, outputs] = products.shape[..] else {
-        unreachable!("products have six dimensions")
-    };
-    let name = cx.stage_of("columns");
-    cx.builder.compute(&name, &[images, down, m, places, across, outputs], |e, i| {
-        product_of_row(e, &matrices.result, i[2], |e, place| {
-            let place = e.index(place);
-            e.load(products, &[i[0], place, i[3], i[1], i[4], i[5]])
-        })
     })
 }
 
