@@ -345,6 +345,11 @@ const CALLS: &[(&str, &[&[i64]])] = &[
          out_layout=\"NCHW3c\")",
         &[&[1, 1, 4, 4, 2], &[2, 1, 3, 3, 2, 3]],
     ),
+    ("nn.contrib_conv2d_winograd_weight_transform(%a, tile_size=2)", &[&[3, 2, 3, 3]]),
+    (
+        "nn.contrib_conv2d_winograd_without_weight_transform(%a, %b, tile_size=2, padding=[1, 1])",
+        &[&[1, 2, 5, 4], &[4, 4, 3, 2]],
+    ),
     (
         "nn.contrib_depthwise_conv2d_NCHWc(%a, %b, groups=4, data_layout=\"NCHW2c\", \
          kernel_layout=\"OIHW1i2o\")",

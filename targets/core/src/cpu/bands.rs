@@ -46,9 +46,14 @@ impl Rules<'_> {
                 && !self.schedule.is_ordered(*stage)
                 && readers.iter().all(inner)
         };
+        let has_counts = |stage: &Stage| {
+            let view = te::compute::Stage::of(self.schedule.body(), self.schedule.stage_op(*stage));
+            view.is_none_or(|view| !view.counts.is_empty())
+        };
         let cache = self.machine.caches[1] as i64;
         let stored: i64 = all.iter().map(|stage| self.bytes(*stage)).fold(0, i64::saturating_add);
         if !all.iter().any(is_between)
+            || all.iter().chain([&root]).any(has_counts)
             || !all.iter().all(is_within)
             || stored <= cache
             || self.bytes_of_factors(&all) > cache
