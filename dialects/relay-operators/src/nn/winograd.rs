@@ -224,22 +224,28 @@ fn infer_convolution(op: WinogradConv2d<Type>, cx: &mut InferCx<'_>) -> Result<T
 /// The greatest number of places of a tile, of those that are read and in the domain of products.
 const MOST_PLACES: usize = (POINTS.len() + 1) * (POINTS.len() + 1);
 
+/// Kernels are transformed so many at a time, which stay in cache.
+const MOST_PAIRS: usize = 256;
+
 /// Numbers of a tile, as many as it has, the first ones.
 type Tile = [f64; MOST_PLACES];
 
-/// `rows · x · rowsᵀ`, where `x` is square and has as many rows as `rows` columns.
+/// `rows · x · rowsᵀ`, where `x` is square and has as many rows as `rows` columns. What is multiplied by 0 takes no
+/// part.
 fn transformed(rows: &[Vec<f64>], x: &Tile) -> Tile {
     let side = rows.first().map_or(0, Vec::len);
     let (mut half, mut result) = ([0.0; MOST_PLACES], [0.0; MOST_PLACES]);
     for (at, row) in rows.iter().enumerate() {
         for column in 0..side {
-            half[at * side + column] = (0..side).map(|k| row[k] * x[k * side + column]).sum();
+            let taken = (0..side).filter(|k| row[*k] != 0.0);
+            half[at * side + column] = taken.map(|k| row[k] * x[k * side + column]).sum();
         }
     }
     for left in 0..rows.len() {
         for (at, row) in rows.iter().enumerate() {
             let half = &half[left * side..][..side];
-            result[left * rows.len() + at] = half.iter().zip(row).map(|(a, b)| a * b).sum();
+            let taken = half.iter().zip(row).filter(|(_, factor)| **factor != 0.0);
+            result[left * rows.len() + at] = taken.map(|(value, factor)| value * factor).sum();
         }
     }
     result
@@ -258,15 +264,39 @@ fn evaluate_weight(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let weight = cx.tensor(0)?;
     let taps = weight.shape()[2] as usize;
     let matrices = Matrices::new(tile(op.tile_size)?, taps)?;
-    let (pairs, kernels) = (size(&shape[2..]), weight.to_f64());
+    let (pairs, kernels, places) = (size(&shape[2..]), weight.to_f64(), shape[0] as usize);
     let mut result = vec![0.0; size(&shape)];
-    for (pair, kernel) in kernels.chunks_exact(taps * taps).enumerate() {
-        let values = transformed(&matrices.kernel, &tile_of(kernel.iter().copied()));
-        for place in 0..size(&shape[..2]) {
-            result[place * pairs + pair] = values[place];
+    // Place by place, many kernels side by side.
+    let mut given = vec![0.0; taps * taps * MOST_PAIRS];
+    let mut half = vec![0.0; places * taps * MOST_PAIRS];
+    for (number, block) in kernels.chunks(taps * taps * MOST_PAIRS).enumerate() {
+        let count = block.len() / (taps * taps);
+        for (pair, kernel) in block.chunks_exact(taps * taps).enumerate() {
+            kernel.iter().enumerate().for_each(|(at, tap)| given[at * MOST_PAIRS + pair] = *tap);
+        }
+        for (row, factors) in matrices.kernel.iter().enumerate() {
+            for column in 0..taps {
+                let sum = &mut half[(row * taps + column) * MOST_PAIRS..][..count];
+                sum_of_parts(sum, factors, &given, |tap| (tap * taps + column) * MOST_PAIRS);
+            }
+            for (column, factors) in matrices.kernel.iter().enumerate() {
+                let start = (row * places + column) * pairs + number * MOST_PAIRS;
+                let sum = &mut result[start..][..count];
+                sum_of_parts(sum, factors, &half, |tap| (row * taps + tap) * MOST_PAIRS);
+            }
         }
     }
     <f64 as Number>::write(dtype, &shape, &result)
+}
+
+/// Sets `sum` to the sum of parts of `values`, part `k` of which begins at `begin(k)`, each as often as `factors` say.
+/// Where these are 0, it takes no part.
+fn sum_of_parts(sum: &mut [f64], factors: &[f64], values: &[f64], begin: impl Fn(usize) -> usize) {
+    sum.fill(0.0);
+    for (part, factor) in factors.iter().enumerate().filter(|(_, factor)| **factor != 0.0) {
+        let values = &values[begin(part)..][..sum.len()];
+        sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += factor * value);
+    }
 }
 
 fn evaluate_convolution(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
