@@ -2,8 +2,8 @@
 //!
 //! Lavin and Gray, *Fast Algorithms for Convolutional Neural Networks*, CVPR 2016: a tile of `m` by `m` results of a
 //! kernel of `r` by `r` takes `(m + r - 1)²` products for each input channel rather than `m² r²`. The matrices are
-//! those of Toom and Cook for [`POINTS`] and infinity; a half and -2, rather than both ±2, keep errors smaller
-//! (Barabasz et al., *Error Analysis and Improving the Accuracy of Winograd Convolution*, 2020).
+//! those of Toom and Cook for 0, 1, -1, ½, -2 and further ones, and infinity; a half and -2, rather than both ±2,
+//! keep errors smaller (Barabasz et al., *Error Analysis and Improving the Accuracy of Winograd Convolution*, 2020).
 
 use ir_core::{DType, Dim, InferCx, KernelRole, Op, Registry, Stop, Type, ValueId, Work};
 use relay::define::{Define, DefineCx, Defined, Index, Operand};
