@@ -36,7 +36,7 @@ pub(crate) struct Kernels {
     #[arg(long, value_name = "STRATEGY", default_value = "dominator")]
     pub(crate) fuse: Fuse,
     /// Keep to passes that change nothing but the order of sums: no convolutions with fewer products, whose
-    /// results may differ by 2e-5 of the greatest numbers that take part
+    /// results differ by some millionths of the greatest one
     #[arg(long)]
     pub(crate) strict: bool,
     /// Leave out the checks of what operators expect of numbers: divisors, amounts of shifts, indices
