@@ -1,6 +1,6 @@
 //! Layouts for vector units.
 
-use ir_core::{FuncMut, FunctionPass, OpId, Pass, PassContext, PassResult, ValueId};
+use ir_core::{DType, FuncMut, FunctionPass, OpId, Pass, PassContext, PassResult, ValueId};
 use relay_operators::attributes::Integers;
 use relay_operators::index::slice::{SliceMode, StridedSlice};
 use relay_operators::layout::{Layout, LayoutTransform};
@@ -8,6 +8,7 @@ use relay_operators::nn::convolution::{Conv1d, Conv2d, Convolution, Kernel};
 use relay_operators::nn::linear::{ContribDensePack, Dense, Matmul};
 use relay_operators::nn::padding::Pad;
 use relay_operators::nn::winograd::WinogradConv2d;
+use relay_operators::nn::words::ContribQuads;
 use relay_operators::shape::{ExpandDims, Squeeze};
 
 use crate::emit::{self, Emit, with_attribute};
@@ -21,7 +22,7 @@ use crate::layouts::{Change, Need, Plan, open_operations, propagate};
 /// block. Convolutions whose output channels no block divides stay, and so do those whose blocks
 /// would reach over a group. One with fewer products is of `NCHW16c` and `HWOI16o`. A `nn.dense` with a constant weight, or a `nn.matmul` by one, becomes
 /// `nn.contrib_dense_pack`, of which a `strided_slice` takes what is wanted where its units fill no
-/// block. `layout_transform` brings tensors to the layouts; `fold-constant`
+/// block; one of `uint8` by `int8` takes four inputs at a time (`nn.contrib_quads`). `layout_transform` brings tensors to the layouts; `fold-constant`
 /// does so with those of constants.
 ///
 /// Operators in between are computed in blocks too where that moves fewer elements: elementwise
@@ -237,7 +238,11 @@ impl AlterOpLayout {
         let vectors = (1..=most).rev().find(|vectors| padded % (block * vectors) == 0)?;
         let layout = Layout::plain("NC").with_block('N', block * vectors);
         let rank = outer.len() + 1;
-        Some(Packed { dense, given, rank, units, padded, layout })
+        let dtypes =
+            [dense.data, dense.weight].map(|value| Some(f.body.ty(value).as_tensor()?.dtype));
+        let quads = dtypes == [Some(DType::UINT8), Some(DType::INT8)]
+            && dense.out_dtype == Some(DType::INT32);
+        Some(Packed { dense, given, rank, units, padded, layout, quads })
     }
 }
 
@@ -271,12 +276,14 @@ struct Packed {
     padded: i64,
     /// The layout of the weight.
     layout: Layout,
+    /// Whether the weight is in words of four bytes.
+    quads: bool,
 }
 
 impl Packed {
     /// Puts the packed layer in the place of `op`.
     fn replace(self, f: &mut FuncMut<'_>, op: OpId) -> PassResult {
-        let Packed { dense, given, rank, units, padded, layout } = self;
+        let Packed { dense, given, rank, units, padded, layout, quads } = self;
         let mut emit = Emit::before(f, op, "alter-op-layout");
         let mut weight = dense.weight;
         if padded > units {
@@ -287,6 +294,10 @@ impl Packed {
             weight = emit.op(&Pad { data: weight, pad_value, pad_width, pad_mode })?;
         }
         let weight_layout = layout.to_string();
+        if quads {
+            let axis = given.find('C').map_or(-1, |axis| axis as i64);
+            weight = emit.op(&ContribQuads { data: weight, axis })?;
+        }
         weight = emit.op(&LayoutTransform {
             data: weight,
             src_layout: given.to_string(),
@@ -298,6 +309,7 @@ impl Packed {
             units: dense.units.map(|_| padded),
             out_dtype: dense.out_dtype,
             weight_layout,
+            quads,
         })?;
         if padded > units {
             value = emit.op(&StridedSlice {

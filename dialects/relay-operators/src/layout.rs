@@ -108,15 +108,15 @@ impl Layout {
         Layout { axes: self.axes.iter().copied().chain([block]).collect() }
     }
 
-    /// This layout with pairs in the place of the elements along `name`, and where these lie: the last block
-    /// of the axis, or the axis itself. `None` where a block has no whole number of pairs.
-    pub fn with_pairs(&self, name: char) -> Option<(Layout, usize)> {
+    /// This layout with groups of `count` in the place of the elements along `name`, and where these lie: the
+    /// last block of the axis, or the axis itself. `None` where a block has no whole number of groups.
+    pub fn with_groups(&self, name: char, count: i64) -> Option<(Layout, usize)> {
         let mut layout = self.clone();
         let place = layout.axes.iter().rposition(|axis| axis.name == name && axis.block.is_some());
         let place = place.or_else(|| self.position(name))?;
         match &mut layout.axes[place].block {
-            Some(block) if *block % 2 != 0 => return None,
-            Some(block) => *block /= 2,
+            Some(block) if *block % count != 0 => return None,
+            Some(block) => *block /= count,
             None => {}
         }
         Some((layout, place))

@@ -93,6 +93,7 @@ pub const FAMILIES: &[Family] = &[
     Family { title: "Deformable convolution", register: nn::deformable::register },
     Family { title: "Transposed convolution", register: nn::transposed_convolution::register },
     Family { title: "Convolution by fewer products", register: nn::winograd::register },
+    Family { title: "Products of bytes", register: nn::words::register },
     Family { title: "Pooling", register: nn::pooling::register },
     Family { title: "Adaptive pooling", register: nn::adaptive_pooling::register },
     Family { title: "Matrix products", register: nn::linear::register },

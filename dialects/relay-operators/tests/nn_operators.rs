@@ -386,6 +386,7 @@ const CALLS: &[(&str, &[&[i64]])] = &[
     ("nn.adaptive_max_pool3d(%a, output_size=[1])", &[&[1, 2, 5, 5, 3]]),
     ("nn.dense(%a, %b)", &[&[2, 2, 3], &[4, 3]]),
     ("nn.contrib_dense_pack(%a, %b, weight_layout=\"NC2n\")", &[&[2, 3], &[2, 3, 2]]),
+    ("nn.contrib_quads(cast(%a, dtype=\"int8\"), axis=0)", &[&[5, 3]]),
     ("nn.matmul(%a, %b, transpose_a=True)", &[&[5, 3, 2], &[3, 4]]),
     ("nn.batch_matmul(%a, %b)", &[&[1, 3, 2], &[4, 2, 2]]),
     ("nn.bias_add(%a, %b)", &[&[2, 3, 2], &[3]]),

@@ -22,8 +22,8 @@ pub enum Typing {
     Float,
     /// Operands of one integer type or `bool`; the result has it too.
     Bits,
-    /// Operands of `int32`; the result has it too.
-    Pairs,
+    /// Operands of `int32`, whose bytes are numbers of their own; the result has it too.
+    Words,
     /// Operands of one type; the result is `bool`.
     Comparison,
     /// One float; the result is `bool`.
@@ -107,7 +107,10 @@ scalar_ops! {
     ShiftRight "shr" 2 Bits
     /// The sum of the products of the lower and of the upper 16 bits of `a` and `b`, as signed integers; it
     /// wraps.
-    PairDot "pairdot" 2 Pairs
+    PairDot "pairdot" 2 Words
+    /// The sum of the products of the four bytes of `a`, as unsigned integers, and those of `b`, as signed ones;
+    /// it wraps.
+    QuadDot "quaddot" 2 Words
     /// `a = b`.
     Eq "eq" 2 Comparison
     /// `a ≠ b`.
@@ -198,7 +201,7 @@ impl ScalarOp {
             Typing::Arithmetic | Typing::Comparison => true,
             Typing::Float | Typing::Test => dtype.is_float(),
             Typing::Bits => dtype.is_integer(),
-            Typing::Pairs => dtype.is_integer() && dtype.is_signed() && dtype.bits() == 32,
+            Typing::Words => dtype.is_integer() && dtype.is_signed() && dtype.bits() == 32,
         };
         let result = match self.typing() {
             Typing::Comparison | Typing::Test => bool_like(dtype),
@@ -218,7 +221,7 @@ impl ScalarOp {
             }
             let expected = match self.typing() {
                 Typing::Bits => "an integer type",
-                Typing::Pairs => "`int32`",
+                Typing::Words => "`int32`",
                 _ => "floats",
             };
             Stop::error(format!("expected {expected}, found {first}"))
@@ -303,7 +306,7 @@ impl ScalarOp {
             RoundEven => a.round_ties_even(),
             Trunc => a.trunc(),
             // The type relation admits no floats here.
-            And | Or | Xor | Not | ShiftLeft | ShiftRight | PairDot => {
+            And | Or | Xor | Not | ShiftLeft | ShiftRight | PairDot | QuadDot => {
                 debug_assert!(dtype.is_integer());
                 f64::NAN
             }
@@ -343,6 +346,11 @@ impl ScalarOp {
             PairDot => {
                 let half = |number: i128, from: u32| i128::from((number >> from) as i16);
                 half(a, 0) * half(b, 0) + half(a, 16) * half(b, 16)
+            }
+            QuadDot => {
+                let product =
+                    |from: u32| i128::from((a >> from) as u8) * i128::from((b >> from) as i8);
+                [0, 8, 16, 24].map(product).iter().sum()
             }
             Eq => (a == b).into(),
             Ne => (a != b).into(),

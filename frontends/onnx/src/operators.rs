@@ -11,6 +11,7 @@ mod conversion;
 mod convolution;
 mod features;
 mod index;
+mod integers;
 mod iteration;
 mod learned;
 mod linear;

@@ -497,3 +497,54 @@ with_data("contractions", contractions + decoding,
            ("keys", numbers(2, 9, 8)), ("values", numbers(2, 9, 8) + 0.5), ("bias", numbers(1, 2, 1, 9)),
            ("cache", numbers(2, 2, 7, 4) - 0.3)],
           [*equations, "over_two", "attended", "of_cache"])
+
+# Products of integers of 8 bits, with zero points that are known, given, and absent.
+drawn = np.random.default_rng(4)
+
+
+def bytes_of(dtype, *shape):
+    least, most = (0, 256) if dtype == np.uint8 else (-128, 128)
+    values = drawn.integers(least, most, shape).astype(dtype)
+    values.reshape(-1)[:2] = least, most - 1
+    return values
+
+
+products, given, known, results = [], [], [], []
+for name, a, b, rows, inner, columns, zeros in [
+        ("unsigned", np.uint8, np.int8, 11, 20, 17, (3, 0)), ("ragged", np.uint8, np.int8, 9, 21, 16, (255, -7)),
+        ("signed", np.int8, np.int8, 10, 12, 5, (-128, 0)), ("centred", np.int8, np.uint8, 16, 31, 40, (0, 128)),
+        ("bare", np.uint8, np.uint8, 8, 64, 33, None), ("few", np.int8, np.uint8, 2, 30, 19, (5, 250)),
+        ("row", np.uint8, np.int8, 1, 7, 48, (9, None))]:
+    given.append((f"{name}_a", bytes_of(a, rows, inner)))
+    known.append((f"{name}_b", bytes_of(b, inner, columns)))
+    operands = [f"{name}_a", f"{name}_b"]
+    if zeros:
+        known.append((f"{name}_za", np.array(zeros[0], a)))
+        by_column = bytes_of(b, columns) if zeros[1] is None else np.array(zeros[1], b)
+        (given if zeros[1] is None else known).append((f"{name}_zb", by_column))
+        operands += [f"{name}_za", f"{name}_zb"]
+    products.append(node("MatMulInteger", operands, [name]))
+    results.append(name)
+given.append(("batch_a", bytes_of(np.uint8, 3, 9, 10)))
+given.append(("batch_b", bytes_of(np.uint8, 3, 10, 4)))
+given.append(("batch_zb", np.array(77, np.uint8)))
+known.append(("batch_za", np.array(200, np.uint8)))
+products.append(node("MatMulInteger", ["batch_a", "batch_b", "batch_za", "batch_zb"], ["batch"]))
+results.append("batch")
+for name, x, w, shape, kernel, zeros, attributes in [
+        ("margins", np.uint8, np.int8, (1, 8, 9, 7), (16, 8, 3, 3), (131, 0), dict(pads=[1, 0, 2, 1])),
+        ("steps", np.int8, np.int8, (2, 4, 11, 10), (5, 4, 3, 2), (-3, 0), dict(strides=[2, 1], dilations=[1, 2])),
+        ("halves", np.uint8, np.int8, (1, 16, 6, 6), (32, 8, 3, 3), (7, 0), dict(group=2, pads=[1, 1, 1, 1])),
+        ("centre", np.uint8, np.uint8, (1, 12, 5, 5), (8, 12, 1, 1), (9, 128), {}),
+        ("moved", np.uint8, np.int8, (1, 8, 5, 5), (8, 8, 3, 3), (7, 2), dict(pads=[1, 1, 1, 1])),
+        ("thin", np.uint8, np.int8, (1, 3, 8, 8), (8, 3, 3, 3), (7, 0), dict(auto_pad="SAME_UPPER")),
+        ("line", np.uint8, np.int8, (1, 8, 30), (16, 8, 5), (250, 0), dict(pads=[2, 2]))]:
+    given.append((f"{name}_x", bytes_of(x, *shape)))
+    known += [(f"{name}_w", bytes_of(w, *kernel)), (f"{name}_zx", np.array(zeros[0], x)),
+              (f"{name}_zw", np.array(zeros[1], w)), (f"{name}_s", np.float32(0.01)),
+              (f"{name}_bias", drawn.integers(-999, 999, kernel[0]).astype(np.int32))]
+    operands = [f"{name}_x", f"{name}_s", f"{name}_zx", f"{name}_w", f"{name}_s", f"{name}_zw", f"{name}_s", f"{name}_zx",
+                f"{name}_bias"]
+    products.append(node("QLinearConv", operands, [name], **attributes))
+    results.append(name)
+with_data("bytes", products, given, results, known)

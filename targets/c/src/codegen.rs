@@ -27,6 +27,7 @@ mod plan;
 mod program;
 mod transposes;
 mod values;
+mod words;
 
 use indexmap::{IndexMap, IndexSet};
 use ir_core::diagnostics::{Diagnostic, Diagnostics};

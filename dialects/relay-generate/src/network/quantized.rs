@@ -22,6 +22,17 @@ impl Network<'_> {
                 let (one, two) = (zero(self, zeros), zero(self, zeros));
                 let scale = self.constant(DType::FLOAT32, 0.5);
                 let attrs = none.with("out_dtype", &DType::INT32).with("units", &columns);
+                if dtype == DType::UINT8 && self.random.one_in(3) {
+                    let weight = self.tensor(DType::INT8, &[columns, shape[1], 4]);
+                    let axis = none.with("axis", &1i64);
+                    let weight = self.apply("nn.contrib_quads", &[weight], axis)?;
+                    let attrs = attrs.with("units", &(4 * columns)).with("quads", &true);
+                    let attrs = attrs.with("weight_layout", &"NC4n".to_string());
+                    return self.apply("nn.contrib_dense_pack", &[data, weight], attrs);
+                }
+                if self.random.one_in(4) {
+                    return self.apply("nn.dense", &[data, weight], attrs);
+                }
                 if self.random.one_in(3) {
                     let weight = self.tensor(DType::INT8, &[columns, shape[1], 4]);
                     let attrs = attrs.with("units", &(4 * columns));

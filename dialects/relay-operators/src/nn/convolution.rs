@@ -9,10 +9,10 @@ use te::compute::{Combiner, Tensor};
 use te::scalar::ScalarOp;
 
 use super::numeric::{Number, compute_dtype, dispatch, result_shape, size};
-use super::pairs::{are_paired, define_pairs};
 use super::relation::{divide, kernel, layout_or, require};
 use super::transposed_convolution::{Conv2dBackwardWeight, transposed_convolution};
 use super::window::{Margin, Step, Windows, data_order, margins, pad_stage, spatial_axes};
+use super::words::Words;
 use crate::gradient::{Gradient, Pullback, Term};
 use crate::layout::Layout;
 use crate::{FusionPattern, LayoutRule, multiply_adds, spread};
@@ -277,7 +277,7 @@ fn convolve<T: Number>(
     T::write(dtype, &shape, &result)
 }
 
-/// A convolution, of pairs of channels where elements are short integers.
+/// A convolution, of several channels at a time where elements are short integers.
 fn define_convolution(
     geometry: &Geometry,
     cx: &mut DefineCx<'_>,
@@ -286,15 +286,16 @@ fn define_convolution(
 ) -> Defined {
     let sums = accumulator(data.dtype, weight.dtype, cx.result()?.1);
     let input = geometry.data_layout.logical_extents(&geometry.order, &data.shape)?;
-    let is_even = input[1] / geometry.groups.max(1) % 2 == 0;
-    if is_even && are_paired(data.dtype, weight.dtype, sums) {
-        let of_data = geometry.data_layout.with_pairs('C');
-        let of_weight = geometry.kernel_layout.with_pairs('I');
+    let channels = input[1] / geometry.groups.max(1);
+    let mut choices = Words::of(data.dtype, weight.dtype, sums).iter();
+    if let Some(words) = choices.find(|words| channels % words.count() == 0) {
+        let of_data = geometry.data_layout.with_groups('C', words.count());
+        let of_weight = geometry.kernel_layout.with_groups('I', words.count());
         if let Some(((data_layout, channels), (kernel_layout, inputs))) = of_data.zip(of_weight) {
-            let data = define_pairs(cx, data, channels, "data");
-            let weight = define_pairs(cx, weight, inputs, "weight");
+            let data = words.define(cx, data, channels, "data");
+            let weight = words.define(cx, weight, inputs, "weight");
             let paired = Geometry { data_layout, kernel_layout, ..geometry.clone() };
-            return define_sums(&paired, cx, &data, &weight, ScalarOp::PairDot, sums);
+            return define_sums(&paired, cx, &data, &weight, words.dot(), sums);
         }
     }
     define_sums(geometry, cx, data, weight, ScalarOp::Mul, sums)

@@ -10,8 +10,8 @@ use te::compute::{Combiner, Expression, Tensor};
 use te::scalar::ScalarOp;
 
 use super::numeric::{Number, compute_dtype, dispatch, map_along, result_shape, size};
-use super::pairs::{are_paired, define_pairs};
 use super::relation::{require, require_rank, vectors_along};
+use super::words::Words;
 use crate::gradient::{Gradient, Pullback, Term};
 use crate::layout::Layout;
 use crate::spread::weight;
@@ -172,27 +172,37 @@ fn dense_by_units<T: Number>(
     T::write(dtype, shape, &out)
 }
 
-/// A fully connected layer with a weight in `layout`.
+/// A fully connected layer with a weight in a layout.
 fn dense<T: Number>(
     cx: &EvalCx<'_>,
-    layout: &str,
+    op: &ContribDensePack<Value>,
     shape: &[i64],
     dtype: DType,
 ) -> Result<Value, EvalError> {
     let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
     let (a, mut out) = (T::read(data), vec![T::ZERO; size(shape)]);
-    let (extents, b) = Layout::parse(layout)?.unpack("NC", weight.shape(), T::read(weight))?;
-    let (units, inner) = (extents[0] as usize, extents[1] as usize);
+    let (units, inner) = (last(shape, 1), last(data.shape(), 1));
+    let layout = Layout::parse(&op.weight_layout)?;
+    // Behind the end of a row of words there are zeros.
+    let (padded, b) = match op.quads {
+        false => (inner, layout.unpack("NC", weight.shape(), T::read(weight))?.1),
+        true => {
+            let (extents, words) = layout.unpack("NC", weight.shape(), weight.to_i64())?;
+            let parts = words.iter().flat_map(|word| Words::Quads.parts(*word as i32));
+            let numbers = parts.map(|number| T::of(number as f64)).collect();
+            ((extents[1] * Words::Quads.count()) as usize, numbers)
+        }
+    };
     let rows = Rows::new(&a, [1, inner], false);
     for (start, out) in rows.starts.iter().zip(out.chunks_exact_mut(units.max(1))) {
-        for (sum, weights) in out.iter_mut().zip(b.chunks_exact(inner.max(1))) {
-            *sum = rows.dot(*start, weights, *sum);
+        for (sum, weights) in out.iter_mut().zip(b.chunks_exact(padded.max(1))) {
+            *sum = rows.dot(*start, &weights[..inner], *sum);
         }
     }
     T::write(dtype, shape, &out)
 }
 
-/// Fewer rows are not worth preparing the other factor: packing it in pairs, or widening it.
+/// Fewer rows are not worth preparing the other factor: packing it in words, or widening it.
 const PREPARED_ROWS: i64 = 8;
 
 /// The product over `inner` elements whose factors stand at the indices that `left` and `right`
@@ -210,13 +220,15 @@ fn define_product(
     let sums = accumulator(a.dtype, b.dtype, dtype);
     let rows = shape.iter().rev().skip(1).fold(1i64, |rows, extent| rows.saturating_mul(*extent));
     let (mut extent, mut product) = (inner, ScalarOp::Mul);
-    if let Some([of_a, of_b]) = axes.filter(|_| are_paired(a.dtype, b.dtype, sums))
+    if let Some([of_a, of_b]) = axes
+        && let Some(words) = Words::of(a.dtype, b.dtype, sums).first()
         && inner > 1
         && rows >= PREPARED_ROWS
     {
-        a = define_pairs(cx, &a, of_a, "lhs");
-        b = define_pairs(cx, &b, of_b, "rhs");
-        (extent, product) = ((inner + 1) / 2, ScalarOp::PairDot);
+        a = words.define(cx, &a, of_a, "lhs");
+        b = words.define(cx, &b, of_b, "rhs");
+        let count = words.count();
+        (extent, product) = ((inner + count - 1) / count, words.dot());
     } else if rows >= PREPARED_ROWS && sums == DType::FLOAT32 {
         // Each number is read many times: it is converted once.
         a = define_wide(cx, &a, "lhs");
@@ -293,16 +305,35 @@ pub struct ContribDensePack<V = ValueId> {
     /// Layout of the weight.
     #[default("NC".to_string())]
     pub weight_layout: String,
+    /// Whether the weight is in words, as `nn.contrib_quads` makes them along `C`. Then the input is of `uint8`, and
+    /// the result of `int32`.
+    #[default(false)]
+    pub quads: bool,
 }
 
 fn dense_pack_relation(op: ContribDensePack<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
     let layout = Layout::parse(&op.weight_layout)?;
+    let of_weight = weight.dtype;
     let weight = layout.logical("NC", &weight.shape)?;
     let Some((&inputs, outer)) = data.shape.split_last() else {
         return Err(Stop::error("expected data of rank 1 or more, found a scalar"));
     };
-    require(cx, "inner extent of the weight", inputs, weight[1])?;
+    match inputs {
+        _ if !op.quads => require(cx, "inner extent of the weight", inputs, weight[1])?,
+        _ if (data.dtype, of_weight) != (DType::UINT8, DType::INT32) => {
+            let found = format!("{} by {of_weight}", data.dtype);
+            return Err(Stop::Error(format!("expected uint8 by words of int32, found {found}")));
+        }
+        _ if op.out_dtype != Some(DType::INT32) => {
+            return Err(Stop::error("expected `out_dtype` int32 for words"));
+        }
+        Dim::Known(inputs) => {
+            let words = Dim::Known(Words::Quads.words(inputs));
+            require(cx, "inner extent of the weight", words, weight[1])?;
+        }
+        _ => {}
+    }
     if let Some(units) = op.units {
         require(cx, "units of the weight", Dim::Known(units), weight[0])?;
     }
@@ -313,7 +344,7 @@ fn dense_pack_relation(op: ContribDensePack<Type>, cx: &mut InferCx<'_>) -> Resu
 fn evaluate_dense_pack(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let op = cx.fields::<ContribDensePack<Value>>()?;
     let (shape, dtype) = result_shape::<ContribDensePack>(cx)?;
-    dispatch!(compute_dtype(cx, dtype)?, dense(cx, &op.weight_layout, &shape, dtype))
+    dispatch!(compute_dtype(cx, dtype)?, dense(cx, &op, &shape, dtype))
 }
 
 fn define_dense_pack(cx: &mut DefineCx<'_>) -> Defined {
@@ -322,6 +353,9 @@ fn define_dense_pack(cx: &mut DefineCx<'_>) -> Defined {
     let (data, (shape, _)) = (cx.tensor(0)?, cx.result()?);
     let inner = last(&data.shape, 1) as i64;
     let units = last(&shape, 1) as i64;
+    if op.quads {
+        return define_by_quads(cx, &layout);
+    }
     let inputs = layout.position('C').filter(|_| layout.block('C') == 1);
     define_product(
         cx,
@@ -333,6 +367,22 @@ fn define_dense_pack(cx: &mut DefineCx<'_>) -> Defined {
             layout.physical_indices(e, "NC", &[unit, Index::new(k, inner)])
         },
     )
+}
+
+/// A fully connected layer whose weight is in words already, in `layout`.
+fn define_by_quads(cx: &mut DefineCx<'_>, layout: &Layout) -> Defined {
+    let (data, weight, (shape, _)) = (cx.tensor(0)?, cx.tensor(1)?, cx.result()?);
+    let axis = data.shape.len().saturating_sub(1);
+    let units = last(&shape, 1) as i64;
+    let data = Words::Quads.define(cx, &data, axis, "lhs");
+    let words = data.shape[axis];
+    cx.reduce(&[words], Combiner::Sum, |e, i, k| {
+        let x = e.load(&data, &with_last(i, k[0]));
+        let unit = i.last().map(|unit| Index::new(*unit, units)).unwrap_or_default();
+        let at = layout.physical_indices(e, "NC", &[unit, Index::new(k[0], words)]);
+        let w = e.load(&weight, &at);
+        e.scalar(Words::Quads.dot(), &[x, w])
+    })
 }
 
 /// A matrix product: `out[…, i, j] = Σ_k a[…, i, k] * b[k, j]`.

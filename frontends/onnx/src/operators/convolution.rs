@@ -119,15 +119,31 @@ fn with_bias(cx: &mut Cx<'_, '_>, result: Value) -> Result<Value, Fault> {
 /// The convolution of operand 0 by operand 1, and the bias that operand 2 may be.
 pub(super) fn convolution(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
     let (data, weight) = (cx.input(0)?, cx.input(1)?);
-    let result = convolve(cx, &data, &weight)?;
+    let result = convolve(cx, &data, &weight, None)?;
     with_bias(cx, result)
 }
 
-/// The convolution of `data` by `weight`, without bias, as the attributes of the node say.
-pub(super) fn convolve(cx: &mut Cx<'_, '_>, data: &Value, weight: &Value) -> Result<Value, Fault> {
+/// The convolution of `data` by `weight`, without bias, as the attributes of the node say. `margin`, where it is there,
+/// is what stands beside the data instead of 0.
+pub(super) fn convolve(
+    cx: &mut Cx<'_, '_>,
+    data: &Value,
+    weight: &Value,
+    margin: Option<&Value>,
+) -> Result<Value, Fault> {
     let kernel = kernel(cx, weight)?;
     let name = by_rank(["nn.conv1d", "nn.conv2d", "nn.conv3d"], cx, data, &kernel)?;
-    let window = Window::of(cx, data, kernel)?;
+    let mut window = Window::of(cx, data, kernel)?;
+    let mut data = data.clone();
+    if let Some(margin) = margin
+        && window.pads.iter().any(|pad| *pad != 0)
+    {
+        let (before, after) = window.pads.split_at(window.kernel.len());
+        let sides = before.iter().zip(after).map(|(before, after)| vec![*before, *after]);
+        let widths: Vec<Vec<i64>> = [vec![0, 0], vec![0, 0]].into_iter().chain(sides).collect();
+        data = cx.op_with("nn.pad", &[&data, margin], attr("pad_width", widths))?;
+        window.pads.fill(0);
+    }
     let channels = cx.ty(weight)?.shape[0].known();
     let attrs = attr("strides", window.strides)
         .with("padding", &window.pads)
@@ -135,8 +151,8 @@ pub(super) fn convolve(cx: &mut Cx<'_, '_>, data: &Value, weight: &Value) -> Res
         .with("groups", &cx.int("group", 1)?)
         .with("channels", &channels)
         .with("kernel_size", &window.kernel)
-        .with("out_dtype", &sums(cx, data)?);
-    cx.op_with(name, &[data, weight], attrs)
+        .with("out_dtype", &sums(cx, &data)?);
+    cx.op_with(name, &[&data, weight], attrs)
 }
 
 fn deformable(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {

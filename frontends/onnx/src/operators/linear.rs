@@ -182,10 +182,11 @@ pub(super) fn matmul(cx: &mut Cx<'_, '_>, a: &Value, b: &Value) -> Result<Value,
     }
 }
 
-/// The element type of sums of products of `value`, where it is another one: integers without their zero points,
-/// which 16 bits hold, are summed up as `int32`.
+/// The element type of sums of products of `value`, where it is another one: integers of 8 bits, and what they are
+/// less their zero points, are summed up as `int32`.
 pub(super) fn sums(cx: &mut Cx<'_, '_>, value: &Value) -> Result<Option<DType>, Fault> {
-    Ok((cx.dtype(value)? == DType::INT16).then_some(DType::INT32))
+    let is_short = matches!(cx.dtype(value)?, DType::INT16 | DType::UINT8);
+    Ok(is_short.then_some(DType::INT32))
 }
 
 /// The product of batches of any rank, as one of batches of rank 3.

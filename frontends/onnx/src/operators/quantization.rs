@@ -4,8 +4,7 @@ use ir_core::{DType, Dim};
 
 use super::arithmetic::round_to_even;
 use super::conversion;
-use super::convolution::convolve;
-use super::linear::matmul;
+use super::integers::{Integers, aligned, convolution, product, row_wise, single};
 use super::{Operator, many, one};
 use crate::importer::{Fault, Value};
 use crate::node::{Cx, attr, bounded};
@@ -21,31 +20,26 @@ pub(super) const OPERATORS: &[Operator] = &[
         "`divide`, `round_even`, `add`, `clip`, `cast`; with blocks, `repeat`",
         quantize,
     ),
-    one(
-        "ConvInteger",
-        "`cast` to `int16`, `subtract`, `nn.conv1d`, `nn.conv2d` or `nn.conv3d`",
-        |cx| {
-            let data = without_zero(cx, 0, 2, 0)?;
-            let weight = channel_wise(cx, 1, 3)?;
-            convolve(cx, &data, &weight)
-        },
-    ),
+    one("ConvInteger", "`nn.conv1d`, `nn.conv2d` or `nn.conv3d` of integers, `subtract`", |cx| {
+        let (data, weight) = (Integers::of(cx, 0, 2, 0)?, Integers::of(cx, 1, 3, 0)?);
+        convolution(cx, data, weight)
+    }),
     many("DynamicQuantizeLinear", "`min`, `max`, `divide`, `round_even`, `clip`, `cast`", |cx| {
         let data = cx.input(0)?;
         Ok(dynamically_quantized(cx, &data)?.into())
     }),
-    one("MatMulInteger", "`cast` to `int16`, `subtract`, `nn.matmul`", |cx| {
-        let (a, b) = (without_zero(cx, 0, 2, 1)?, without_zero(cx, 1, 3, 0)?);
-        matmul(cx, &a, &b)
+    one("MatMulInteger", "`nn.matmul` of integers, `sum`, `subtract`", |cx| {
+        let (a, b) = (Integers::of(cx, 0, 2, 1)?, Integers::of(cx, 1, 3, 0)?);
+        product(cx, a, b)
     }),
     one(
         "QLinearConv",
-        "`cast` to `int16`, `subtract`, `nn.conv1d`, `nn.conv2d` or `nn.conv3d`, `nn.bias_add`, `multiply`, \
-        `round_even`, `clip`, `cast`",
+        "`nn.conv1d`, `nn.conv2d` or `nn.conv3d` of integers, `subtract`, `nn.bias_add`, `multiply`, `round_even`, \
+        `clip`, `cast`",
         |cx| {
-            let (data, weight) = (without_zero(cx, 0, 2, 0)?, channel_wise(cx, 3, 5)?);
-            let spatial = cx.rank(&data)? as i64 - 2;
-            let mut result = convolve(cx, &data, &weight)?;
+            let (data, weight) = (Integers::of(cx, 0, 2, 0)?, Integers::of(cx, 3, 5, 0)?);
+            let spatial = cx.rank(&data.data)? as i64 - 2;
+            let mut result = convolution(cx, data, weight)?;
             if let Some(bias) = cx.optional(8) {
                 result = cx.op_with("nn.bias_add", &[&result, &bias], attr("axis", 1i64))?;
             }
@@ -56,34 +50,16 @@ pub(super) const OPERATORS: &[Operator] = &[
     ),
     one(
         "QLinearMatMul",
-        "`cast` to `int16`, `subtract`, `nn.matmul`, `multiply`, `round_even`, `clip`, `cast`",
+        "`nn.matmul` of integers, `sum`, `subtract`, `multiply`, `round_even`, `clip`, `cast`",
         |cx| {
-            let (a, b) = (without_zero(cx, 0, 2, 1)?, without_zero(cx, 3, 5, 0)?);
-            let product = matmul(cx, &a, &b)?;
+            let (a, b) = (Integers::of(cx, 0, 2, 1)?, Integers::of(cx, 3, 5, 0)?);
+            let product = product(cx, a, b)?;
             let of_second = cx.input(4)?;
             let of_second = row_wise(cx, &of_second, 0)?;
             requantized(cx, &product, 1, &of_second, [6, 7])
         },
     ),
 ];
-
-/// Operand `index`, of integers of 8 bits, as `int16`, without the zero point that operand `zero` may give: one, or
-/// one for each row, where `after` is 1, or column, where it is 0. Others become `int32`.
-pub(super) fn without_zero(
-    cx: &mut Cx<'_, '_>,
-    index: usize,
-    zero: usize,
-    after: i64,
-) -> Result<Value, Fault> {
-    let data = cx.input(index)?;
-    let is_short = cx.dtype(&data)?.bits() <= 8;
-    let dtype = if is_short { DType::INT16 } else { DType::INT32 };
-    let data = cx.cast(&data, dtype)?;
-    let Some(zero) = cx.optional(zero) else { return Ok(data) };
-    let zero = cx.cast(&zero, dtype)?;
-    let zero = row_wise(cx, &zero, after)?;
-    cx.op("subtract", &[&data, &zero])
-}
 
 /// `data`, of integers, by the scale of operand `first`, the scale `second`, and the scale and the zero
 /// point of the result, which are the operands `result`.
@@ -110,19 +86,6 @@ fn requantized(
     let zero = single(cx, &zero)?;
     let moved = cx.op("add", &[&rounded, &zero])?;
     saturated(cx, &moved, dtype)
-}
-
-/// The weight of a convolution, operand `index`, as `int32`, without its zero point, operand `zero`: one,
-/// or one for each channel of the result.
-fn channel_wise(cx: &mut Cx<'_, '_>, index: usize, zero: usize) -> Result<Value, Fault> {
-    let data = cx.input(index)?;
-    let after = cx.rank(&data)? as i64 - 1;
-    without_zero(cx, index, zero, after)
-}
-
-/// A vector as a tensor with `after` further axes; a scalar, and what has several axes, as it is.
-fn row_wise(cx: &mut Cx<'_, '_>, value: &Value, after: i64) -> Result<Value, Fault> {
-    if cx.rank(value)? > 1 { Ok(value.clone()) } else { aligned(cx, value, after) }
 }
 
 /// `data` as `dtype`, an integer type of at most 16 bits; what is beyond its numbers becomes the last one.
@@ -316,26 +279,5 @@ impl Parts {
         let repeated = cx.op_with("repeat", &[value], attr("repeats", size).with("axis", &axis))?;
         let attrs = attr("begin", vec![0i64]).with("end", &vec![whole]).with("axes", &vec![axis]);
         cx.op_with("strided_slice", &[&repeated], attrs)
-    }
-}
-
-/// A vector of one element as a scalar.
-fn single(cx: &mut Cx<'_, '_>, value: &Value) -> Result<Value, Fault> {
-    match cx.ty(value)?.shape.as_slice() {
-        [dim] if dim.known() == Some(1) => cx.reshape(value, &[]),
-        _ => Ok(value.clone()),
-    }
-}
-
-/// A vector as a tensor with `after` further axes, a scalar as it is.
-fn aligned(cx: &mut Cx<'_, '_>, value: &Value, after: i64) -> Result<Value, Fault> {
-    let value = single(cx, value)?;
-    match cx.rank(&value)? {
-        0 => Ok(value),
-        _ => {
-            let mut shape = vec![-1];
-            shape.extend(std::iter::repeat_n(1, usize::try_from(after).unwrap_or(0)));
-            cx.reshape(&value, &shape)
-        }
     }
 }

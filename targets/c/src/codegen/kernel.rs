@@ -24,6 +24,7 @@ use super::plan::Plan;
 use super::ranges::Ranges;
 use super::transposes::Transposes;
 use super::values::Repr;
+use super::words::{self, Words};
 
 /// What earlier kernels tell the later ones.
 #[derive(Default)]
@@ -124,6 +125,7 @@ pub(super) struct Emitter<'a> {
     pub(super) values: FxHashMap<ValueId, Repr>,
     pub(super) buffers: FxHashMap<ValueId, Buffer>,
     pub(super) transposes: Transposes,
+    pub(super) words: Words,
     layout: Layout,
     in_place: Option<InPlace>,
     callees: &'a Callees,
@@ -205,6 +207,17 @@ pub(super) fn write(
     let layout = Layout::of(body, &affine, &ranges, workspace);
     let arms = Arms::of(body, &layout);
     let transposes = Transposes::of(body, &affine, &ranges, style.vector_bits);
+    let words = match style.vector_bits {
+        // Portable C knows no order of bytes.
+        0 => Words::none(body),
+        _ => Words::of(&words::Kernel {
+            body,
+            ranges: &ranges,
+            affine: &affine,
+            layout: &layout,
+            plan: &plan,
+        }),
+    };
     let inputs = body.block_args(body.entry()).len() - te::loops::outputs(&item.signature);
     let is_own = is_program && external(item, style).is_none();
     let in_place = is_own.then(|| InPlace::of(body, inputs, &affine, &ranges)).flatten();
@@ -220,6 +233,7 @@ pub(super) fn write(
         values: FxHashMap::default(),
         buffers: FxHashMap::default(),
         transposes,
+        words,
         layout,
         in_place,
         callees,

@@ -142,7 +142,11 @@ impl Emitter<'_> {
     pub(super) fn value(&mut self, op: OpId) {
         let result = self.body.result(op, 0);
         let place = self.plan.get(result);
-        if place == Place::Dead || self.affine.is_sum(result) || self.is_added(op) {
+        if place == Place::Dead
+            || self.affine.is_sum(result)
+            || self.is_added(op)
+            || self.words.is_part(result)
+        {
             return;
         }
         let Some(repr) = self.compute(op, result) else { return };
@@ -157,6 +161,9 @@ impl Emitter<'_> {
             self.refuse(op, format!("C has no `{}`", self.body.op_name(op)));
             return None;
         };
+        if let Some(word) = self.word(op) {
+            return Some(word);
+        }
         if let Some(scalar_op) = ScalarOp::of(self.body.op_name(op)) {
             let operands: Vec<ValueId> = self.body.operands(op).collect();
             return Some(self.elementwise(scalar_op, &operands));
@@ -234,30 +241,31 @@ impl Emitter<'_> {
         Repr::Lanes(self.helpers.scalar(ScalarOp::Add, elem, &[any(base.expr), any(step)]))
     }
 
-    /// Whether `op` multiplies pairs, in vectors, and only a sum reads them, which one instruction computes where
+    /// Whether `op` multiplies words, in vectors, and only a sum reads them, which one instruction computes where
     /// processors have it.
     fn is_added(&self, op: OpId) -> bool {
-        let is = |op: OpId, what: ScalarOp| ScalarOp::of(self.body.op_name(op)) == Some(what);
-        if !is(op, ScalarOp::PairDot) {
+        let scalar = |op: OpId| ScalarOp::of(self.body.op_name(op));
+        if !matches!(scalar(op), Some(ScalarOp::PairDot | ScalarOp::QuadDot)) {
             return false;
         }
         let result = self.body.result(op, 0);
         let mut uses = self.body.uses(result);
         let (user, more) = (uses.next(), uses.next());
-        let is_sum = |(user, operand): (OpId, usize)| operand == 1 && is(user, ScalarOp::Add);
+        let is_sum =
+            |(user, operand): (OpId, usize)| operand == 1 && scalar(user) == Some(ScalarOp::Add);
         self.has_vectors(self.dtype(result)) && more.is_none() && user.is_some_and(is_sum)
     }
 
-    /// A sum whose second operand is the products of pairs that [`is_added`](Self::is_added).
-    fn sum_of_pairs(&mut self, sum: ValueId, pairs: OpId) -> Repr {
+    /// A sum whose second operand is the products of words that [`is_added`](Self::is_added).
+    fn sum_of_words(&mut self, dot: ScalarOp, sum: ValueId, products: OpId) -> Repr {
         let dtype = self.dtype(sum);
         let (elem, lanes) = self.natural(dtype);
-        let operands = [sum, self.body.operand(pairs, 0), self.body.operand(pairs, 1)];
+        let operands = [sum, self.body.operand(products, 0), self.body.operand(products, 1)];
         let vectors = operands.map(|value| {
             let repr = self.repr(value);
             self.vector(repr, dtype, elem, lanes)
         });
-        let function = self.helpers.sum_of_pairs(lanes);
+        let function = self.helpers.sum_of_words(dot, lanes);
         let [sums, a, b] = vectors;
         let pieces = sums.pieces.iter().zip(a.pieces.iter().zip(&b.pieces));
         let pieces = pieces.map(|(sum, (a, b))| Expr::call(&function, &[sum, a, b])).collect();
@@ -266,9 +274,10 @@ impl Emitter<'_> {
 
     fn elementwise(&mut self, op: ScalarOp, values: &[ValueId]) -> Repr {
         if let (ScalarOp::Add, [sum, added]) = (op, values)
-            && let Some(pairs) = self.body.defining_op(*added).filter(|op| self.is_added(*op))
+            && let Some(products) = self.body.defining_op(*added).filter(|op| self.is_added(*op))
+            && let Some(dot) = ScalarOp::of(self.body.op_name(products))
         {
-            return self.sum_of_pairs(*sum, pairs);
+            return self.sum_of_words(dot, *sum, products);
         }
         let dtype = self.dtype(values[0]);
         let reprs: Vec<Repr> = values.iter().map(|value| self.repr(*value)).collect();

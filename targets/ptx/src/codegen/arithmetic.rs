@@ -216,6 +216,7 @@ impl Writer<'_> {
                 let high = self.asm.op("mul.lo.s32", class, &[a_high, b_high]);
                 self.asm.op("add.s32", class, &[low, high])
             }
+            QuadDot => self.asm.op("dp4a.u32.s32", class, &[a, b, ZERO]),
             _ => self.divided(op, m, ty, a, b, known),
         }
     }

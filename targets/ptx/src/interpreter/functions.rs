@@ -122,6 +122,10 @@ fn signed_32(operation: &str) -> Option<Function> {
         "mad.wide" => {
             |a, b, c| (i64::from(a as i32) * i64::from(b as i32)).wrapping_add(c as i64).bits()
         }
+        "dp4a.u32" => |a, b, c| {
+            let product = |from: u32| i32::from((a >> from) as u8) * i32::from((b >> from) as i8);
+            [0, 8, 16, 24].map(product).iter().fold(c as i32, |sum, n| sum.wrapping_add(*n)).bits()
+        },
         "div" => of!(i32, |a, b| if b == 0 { -1 } else { a.wrapping_div(b) }),
         "rem" => of!(i32, |a, b| if b == 0 { a } else { a.wrapping_rem(b) }),
         "min" => of!(i32, |a, b| a.min(b)),

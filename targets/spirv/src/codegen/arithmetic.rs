@@ -148,6 +148,21 @@ impl Emitter<'_, '_> {
                 let high = code.multiply(register, a_high, b_high);
                 code.add(register, low, high)
             }
+            QuadDot => {
+                let top = code.int(24, register);
+                let mut sum = code.int(0, register);
+                for place in 0..4 {
+                    // The byte in the place of the last one, and from there to that of the first.
+                    let raised = code.int(8 * (3 - place), register);
+                    let [x, y] = [a, b]
+                        .map(|word| code.op(Opcode::ShiftLeftLogical, register, [word, raised]));
+                    let x = code.op(Opcode::ShiftRightLogical, register, [x, top]);
+                    let y = code.op(Opcode::ShiftRightArithmetic, register, [y, top]);
+                    let product = code.multiply(register, x, y);
+                    sum = code.add(register, sum, product);
+                }
+                sum
+            }
             other => unreachable!("the type relation gives `{}` no integers", other.name()),
         };
         let fits = exact(scalar, a_range, b_range).is_some_and(|range| range.fits(dtype));

@@ -2,10 +2,11 @@
 
 use ir_core::DType;
 
-use super::super::linear::{matmul, sums};
+use super::super::integers::{Integers, product};
+use super::super::linear::matmul;
 use super::super::pooling::{average_pool, global_average_pool};
 use super::super::quantization::{
-    dequantize, dequantized, dynamically_quantized, quantize, quantized, without_zero,
+    dequantize, dequantized, dynamically_quantized, quantize, quantized,
 };
 use super::super::{Operator, one};
 use crate::importer::{Fault, Value};
@@ -19,10 +20,9 @@ pub(super) const OPERATORS: &[Operator] = &[
         |cx| {
             let data = cx.input(0)?;
             let [data, scale, zero] = dynamically_quantized(cx, &data)?;
-            let (data, zero) = (cx.cast(&data, DType::INT16)?, cx.cast(&zero, DType::INT16)?);
-            let data = cx.op("subtract", &[&data, &zero])?;
-            let weight = without_zero(cx, 1, 3, 0)?;
-            let product = scaled_product(cx, &data, &weight, &scale, 2)?;
+            let data = Integers { data, zero: Some(zero), after: 1 };
+            let weight = Integers::of(cx, 1, 3, 0)?;
+            let product = scaled_product(cx, data, weight, &scale, 2)?;
             with_bias(cx, product, 4)
         },
     ),
@@ -167,21 +167,21 @@ pub(super) fn product_of_integers(
     [data, scale, zero]: [usize; 3],
     [weight, of_weight, zero_of_weight]: [usize; 3],
 ) -> Result<Value, Fault> {
-    let data = without_zero(cx, data, zero, 1)?;
-    let weight = without_zero(cx, weight, zero_of_weight, 0)?;
+    let data = Integers::of(cx, data, zero, 1)?;
+    let weight = Integers::of(cx, weight, zero_of_weight, 0)?;
     let scale = cx.input(scale)?;
-    scaled_product(cx, &data, &weight, &scale, of_weight)
+    scaled_product(cx, data, weight, &scale, of_weight)
 }
 
-/// The product of integers without zero points, by `scale` and the scale that is operand `of_weight`.
+/// The product of integers less their zero points, by `scale` and the scale that is operand `of_weight`.
 fn scaled_product(
     cx: &mut Cx<'_, '_>,
-    data: &Value,
-    weight: &Value,
+    data: Integers,
+    weight: Integers,
     scale: &Value,
     of_weight: usize,
 ) -> Result<Value, Fault> {
-    let product = matmul(cx, data, weight)?;
+    let product = product(cx, data, weight)?;
     let product = cx.cast(&product, DType::FLOAT32)?;
     let of_weight = cx.input(of_weight)?;
     let factor = cx.op("multiply", &[scale, &of_weight])?;
@@ -197,14 +197,13 @@ fn with_bias(cx: &mut Cx<'_, '_>, result: Value, index: usize) -> Result<Value, 
 }
 
 fn quantized_gemm(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
-    let after = if cx.flag("transA", false)? { 0 } else { 1 };
-    let is_turned = cx.flag("transB", false)?;
-    let data = without_zero(cx, 0, 2, after)?;
-    let weight = without_zero(cx, 3, 5, if is_turned { 1 } else { 0 })?;
-    let attrs = attr("transpose_a", after == 0)
-        .with("transpose_b", &is_turned)
-        .with("out_dtype", &sums(cx, &data)?);
-    let mut sum = cx.op_with("nn.matmul", &[&data, &weight], attrs)?;
+    let (mut data, mut weight) = (Integers::of(cx, 0, 2, 1)?, Integers::of(cx, 3, 5, 0)?);
+    for (side, flag) in [(&mut data, "transA"), (&mut weight, "transB")] {
+        if cx.rank(&side.data)? == 2 && cx.flag(flag, false)? {
+            side.data = cx.transpose(&side.data, &[1, 0])?;
+        }
+    }
+    let mut sum = product(cx, data, weight)?;
     // The bias is by the product of the scales.
     sum = with_bias(cx, sum, 6)?;
     let (scale, of_weight) = (cx.input(1)?, cx.input(4)?);

@@ -246,6 +246,12 @@ impl Helpers {
                         const int32_t high = (a >> 16) * (b >> 16);\n\
                         return (int32_t)((uint32_t)low + (uint32_t)high);"
                 .to_string(),
+            QuadDot => "uint32_t sum = 0;\n\
+                        for (int from = 0; from < 32; from += 8) {\n    \
+                            sum += (uint32_t)((uint8_t)(a >> from) * (int8_t)(b >> from));\n\
+                        }\n\
+                        return (int32_t)sum;"
+                .to_string(),
             Pow => power(dtype),
             // Everything else is an operator of C.
             _ => "return a;".to_string(),

@@ -65,6 +65,28 @@ impl Helpers {
         self.define(format!("load_{vector}"), |_, n| function(&vector, n, &parameters, &body))
     }
 
+    /// The function that loads `lanes` words of four bytes each from any address.
+    pub(in crate::codegen) fn load_words(&mut self, lanes: usize) -> String {
+        let (vector, attributes) = match lanes {
+            1 => ("int32_t".to_string(), String::new()),
+            _ => {
+                let bytes = 4 * lanes;
+                (self.vector_type(DType::INT32, lanes), format!("vector_size({bytes}), "))
+            }
+        };
+        let of_bytes =
+            if lanes == 1 { "i32_of_bytes".into() } else { format!("{vector}_of_bytes") };
+        self.types.entry(of_bytes.clone()).or_insert_with(|| {
+            format!(
+                "typedef int32_t {of_bytes} __attribute__(({attributes}aligned(1), may_alias));\n"
+            )
+        });
+        let body = format!("return *(const {of_bytes} *)address;");
+        self.define(format!("load_{of_bytes}"), |_, n| {
+            function(&vector, n, "const void *address", &body)
+        })
+    }
+
     fn store_plain(&mut self, elem: DType, lanes: usize) -> String {
         let vector = self.vector_type(elem, lanes);
         let unaligned = self.unaligned_type(elem, lanes);
@@ -471,6 +493,7 @@ impl Helpers {
                 Some(format!("return ({vector})(-({word})a);"))
             }
             PairDot => Some(self.pair_products(lanes)),
+            QuadDot => Some(self.quad_products(lanes)),
             Min | Max if dtype.is_float() => Some(self.float_extremum(op, elem, lanes, number)),
             Min | Max => {
                 let (select, symbol) = (self.select(elem, lanes), extremum_order(op));
@@ -519,27 +542,43 @@ impl Helpers {
         )
     }
 
-    /// The function that adds the products of pairs of 16 bits in `lanes` words to as many sums.
-    pub(in crate::codegen) fn sum_of_pairs(&mut self, lanes: usize) -> String {
+    /// The body of the products of four bytes in `lanes` words: as pairs of every second byte.
+    fn quad_products(&mut self, lanes: usize) -> String {
+        let words = self.vector_type(DType::INT32, lanes);
+        let bits = self.vector_type(DType::UINT32, lanes);
+        let halves = self.vector_type(DType::INT16, 2 * lanes);
+        let unsigned = self.vector_type(DType::UINT16, 2 * lanes);
+        let second = Range::of_type(DType::INT32);
+        let pairs = self.vector_function(ScalarOp::PairDot, DType::INT32, lanes, second);
+        format!(
+            "const {words} even = {pairs}(({words})(({unsigned})a & 255), \
+             ({words})(({halves})(({unsigned})b << 8) >> 8));\n\
+             const {words} odd = {pairs}(({words})(({unsigned})a >> 8), ({words})(({halves})b >> 8));\n\
+             return ({words})(({bits})even + ({bits})odd);"
+        )
+    }
+
+    /// The function that adds what `dot` makes of `lanes` words and as many others to as many sums.
+    pub(in crate::codegen) fn sum_of_words(&mut self, dot: ScalarOp, lanes: usize) -> String {
         let dtype = DType::INT32;
         let vector = self.vector_type(dtype, lanes);
         let second = Range::of_type(dtype);
-        let pairs = self.vector_function(ScalarOp::PairDot, dtype, lanes, second);
+        let products = self.vector_function(dot, dtype, lanes, second);
         let added = self.vector_function(ScalarOp::Add, dtype, lanes, second);
-        let plain = format!("return {added}(sum, {pairs}(a, b));");
+        let plain = format!("return {added}(sum, {products}(a, b));");
+        let instruction = if dot == ScalarOp::QuadDot { "vpdpbusd" } else { "vpdpwssd" };
         // GCC 12 has it for narrower vectors only where the processor has both extensions.
         let feature = "defined(__AVX512VNNI__) && defined(__AVX512VL__) && !defined(__clang__)";
         let body = match lanes {
             4 | 8 | 16 => format!(
-                "#if {feature}\nreturn ({vector})__builtin_ia32_vpdpwssd_v{lanes}si(sum, a, b);\n\
+                "#if {feature}\nreturn ({vector})__builtin_ia32_{instruction}_v{lanes}si(sum, a, b);\n\
                  #else\n{plain}\n#endif"
             ),
             _ => plain,
         };
         let parameters = format!("{vector} sum, {vector} a, {vector} b");
-        self.define(format!("pairdot_sum_{vector}"), |_, n| {
-            function(&vector, n, &parameters, &body)
-        })
+        let name = dot.name().trim_start_matches("te.");
+        self.define(format!("{name}_sum_{vector}"), |_, n| function(&vector, n, &parameters, &body))
     }
 
     /// The body of `op` on each lane of a `vector`.

@@ -1,0 +1,1 @@
+Bbatch_zbJM
