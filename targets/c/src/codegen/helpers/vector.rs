@@ -189,7 +189,7 @@ impl Helpers {
 
     /// The name of the function that transposes a square tile of `lanes` rows and columns of `elem` in place.
     ///
-    /// In each of log2(`lanes`) rounds, the rows that are `step` apart exchange blocks of `step` lanes.
+    /// This takes log2(`lanes`) rounds.
     pub(in crate::codegen) fn transpose(&mut self, elem: DType, lanes: usize) -> String {
         let vector = self.vector_type(elem, lanes);
         let name = format!("transpose_{vector}");
@@ -201,23 +201,17 @@ impl Helpers {
                 body += &format!("const {vector} row0_{row} = {loaded};\n");
             }
             let rounds = lanes.ilog2() as usize;
+            let pattern = match lanes * stored_bits(elem) as usize {
+                ..=INTERLEAVED => interleaved,
+                _ => exchanged,
+            };
             for round in 0..rounds {
-                let step = 1 << round;
                 for row in 0..lanes {
-                    // Of the rows of a pair, the first keeps the first block of each two, and gets that of the
-                    // other row for the second; the other way round for the second row.
-                    let first = row & !step;
-                    let lane = |lane: usize| match (row & step == 0, lane & step == 0) {
-                        (true, true) => lane,
-                        (true, false) => lanes + lane - step,
-                        (false, true) => lane + step,
-                        (false, false) => lanes + lane,
-                    };
-                    let list: Vec<String> = (0..lanes).map(|at| lane(at).to_string()).collect();
+                    let ([a, b], list) = pattern(lanes, round, row);
+                    let list: Vec<String> = list.iter().map(usize::to_string).collect();
                     body += &format!(
-                        "const {vector} row{}_{row} = __builtin_shufflevector(row{round}_{first}, row{round}_{}, {});\n",
+                        "const {vector} row{}_{row} = __builtin_shufflevector(row{round}_{a}, row{round}_{b}, {});\n",
                         round + 1,
-                        first + step,
                         list.join(", ")
                     );
                 }
@@ -647,6 +641,34 @@ impl Helpers {
         let body = format!("return __builtin_shufflevector(a, {second}, {});", list.join(", "));
         self.define(format!("{base}_{vector}"), |_, n| function(&result, n, &parameters, &body))
     }
+}
+
+/// Vectors of at most so many bits are interleaved by one instruction on most processors; within wider ones it works on
+/// parts.
+const INTERLEAVED: usize = 128;
+
+/// One of the rounds that transpose a square of `lanes` rows: from which two rows a row comes, and from which lanes,
+/// where those of the second row follow those of the first. All the elements, row after row, are halved, and one half
+/// is put between the other; a row is thus the first or the second half of two rows.
+fn interleaved(lanes: usize, _round: usize, row: usize) -> ([usize; 2], Vec<usize>) {
+    let (half, first) = (lanes / 2, row % 2 * (lanes / 2));
+    let pairs = (first..first + half).flat_map(|lane| [lane, lanes + lane]);
+    ([row / 2, row / 2 + half], pairs.collect())
+}
+
+/// As [`interleaved`]. Blocks of one, two, four … lanes are exchanged between rows that are as far apart: of the rows
+/// of a pair, the first keeps the first block of each two, and gets that of the other row for the second; the other
+/// way round for the second row.
+fn exchanged(lanes: usize, round: usize, row: usize) -> ([usize; 2], Vec<usize>) {
+    let step = 1 << round;
+    let first = row & !step;
+    let from = |lane: usize| match (row & step == 0, lane & step == 0) {
+        (true, true) => lane,
+        (true, false) => lanes + lane - step,
+        (false, true) => lane + step,
+        (false, false) => lanes + lane,
+    };
+    ([first, first + step], (0..lanes).map(from).collect())
 }
 
 /// Whether the parentheses of `text` are pairs, so that those around it are one.
