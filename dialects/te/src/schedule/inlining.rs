@@ -36,15 +36,20 @@ pub fn cheap(schedule: &Schedule) -> Vec<Stage> {
         view.blocks(body).into_iter().map(|(block, _)| body.block_ops(block).count()).sum()
     };
     let mut sizes: Vec<usize> = stages.iter().map(|stage| size(*stage)).collect();
+    // How many elements each reads for one of its own, also within what is inlined.
+    let mut reads = vec![0usize; stages.len()];
     let mut inlined: Vec<Stage> = Vec::new();
     for (position, &stage) in stages.iter().enumerate() {
         let is_map = body.view::<Compute>(schedule.stage_op(stage)).is_some();
-        for access in schedule.accesses(stage) {
-            if let Some(producer) = schedule.stage_of(access.tensor)
-                && inlined.contains(&producer)
-            {
+        for (number, access) in schedule.accesses(stage).into_iter().enumerate() {
+            let producer = schedule.stage_of(access.tensor);
+            let at = producer.filter(|producer| inlined.contains(producer)).map(|producer| {
                 let at = stages.iter().position(|other| *other == producer);
-                sizes[position] += sizes[at.expect("what is inlined is a stage")];
+                at.expect("what is inlined is a stage")
+            });
+            sizes[position] += at.map_or(0, |at| sizes[at]);
+            if access.same == number {
+                reads[position] = reads[position].saturating_add(at.map_or(1, |at| reads[at]));
             }
         }
         if !is_map || schedule.is_output(stage) || sizes[position] > INLINE_OPS {
@@ -54,7 +59,10 @@ pub fn cheap(schedule: &Schedule) -> Vec<Stage> {
         let own = points(schedule, stage).max(1);
         let again = readers.iter().any(|reader| points(schedule, *reader) > own);
         let dear = is_dear(schedule, stage);
-        let is_window = loads(schedule, stage) > MOST_READ && !is_move(schedule, stage);
+        // What is read at places that are looked up is computed one element at a time.
+        let is_looked_up = readers.iter().any(|reader| looks_up(schedule, *reader, stage));
+        let read = if is_looked_up { reads[position] } else { loads(schedule, stage) };
+        let is_window = read > MOST_READ && !is_move(schedule, stage);
         let is_summed = readers.iter().any(|reader| reduce(schedule, *reader).is_some());
         if again && (dear || is_window || is_summed) {
             continue;
@@ -91,6 +99,14 @@ fn places(schedule: &Schedule, reader: Stage, stage: Stage) -> i64 {
         access.same == *number && schedule.stage_of(access.tensor) == Some(stage)
     });
     of_stage.count() as i64
+}
+
+/// Whether `reader` reads `stage` at places that it reads elsewhere.
+fn looks_up(schedule: &Schedule, reader: Stage, stage: Stage) -> bool {
+    schedule.accesses(reader).iter().any(|access| {
+        schedule.stage_of(access.tensor) == Some(stage)
+            && access.by_dimension.iter().flatten().any(Option::is_none)
+    })
 }
 
 /// How many elements `stage` reads for one of its own.
