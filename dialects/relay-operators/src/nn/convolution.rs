@@ -318,7 +318,16 @@ fn define_sums(
     let input = data_layout.logical_extents(order, &data.shape)?;
     let output = out_layout.logical_extents(order, &shape)?;
     let kernel = kernel_layout.logical_extents(kernel_order, &weight.shape)?;
-    let margins = margins(steps, &input[2..], &output[2..], &kernel[2..]);
+    // Places of the kernel that only meet padding, as those of large dilations do, are left out.
+    let mut steps = steps.clone();
+    let mut places = Vec::with_capacity(steps.len());
+    for (axis, step) in steps.iter_mut().enumerate() {
+        let met = step.met(input[axis + 2], output[axis + 2], kernel[axis + 2]);
+        step.padding.0 -= met.start * step.dilation;
+        places.push(met);
+    }
+    let taps: Vec<i64> = places.iter().map(|met| met.end - met.start).collect();
+    let margins = margins(&steps, &input[2..], &output[2..], &taps);
     let padded = pad_stage(cx, data, data_layout, order, &margins, Margin::Zero)?;
 
     let group_inputs = input[1] / groups;
@@ -330,7 +339,7 @@ fn define_sums(
         _ if group_inputs == 1 => vec![],
         _ => vec![group_inputs],
     };
-    let extents: Vec<i64> = channels.iter().chain(&kernel[2..]).copied().collect();
+    let extents: Vec<i64> = channels.iter().chain(&taps).copied().collect();
     cx.reduce(&extents, Combiner::Sum, |e, i, r| {
         let out = out_layout.logical_indices(order, &shape, i);
         let (r, taps) = r.split_at(channels.len());
@@ -348,7 +357,8 @@ fn define_sums(
             let start = strided(e, window, margins[axis].shift(), step.stride);
             let reach = e.mul_index(taps[axis], step.dilation);
             place.push(Index::new(e.add(start, reach), margins[axis].extent()));
-            tap_place.push(Index::new(taps[axis], kernel[axis + 2]));
+            let tap = e.add_index(taps[axis], places[axis].start);
+            tap_place.push(Index::new(tap, kernel[axis + 2]));
         }
         let at = padded.layout.physical_indices(e, order, &place);
         let x = e.load(&padded.tensor, &at);

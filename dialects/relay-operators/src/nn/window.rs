@@ -338,6 +338,20 @@ impl Reach {
     }
 }
 
+impl Step {
+    /// The places of a window of `kernel` elements that meet any of `input` elements in one of `output` windows; one of
+    /// them where none does.
+    pub(super) fn met(&self, input: i64, output: i64, kernel: i64) -> Range<i64> {
+        let last = (output - 1).max(0) * self.stride;
+        let meets = |place: &i64| {
+            let first = place * self.dilation - self.padding.0;
+            first < input && first + last >= 0
+        };
+        let start = (0..kernel).find(meets).unwrap_or(0);
+        start..(start..kernel).rfind(meets).unwrap_or(start) + 1
+    }
+}
+
 /// How far windows of `kernel` elements reach over `input`, `output` windows along each axis.
 pub(super) fn margins(steps: &[Step], input: &[i64], output: &[i64], kernel: &[i64]) -> Vec<Reach> {
     let axes = steps.iter().zip(input).zip(output.iter().zip(kernel));
