@@ -13,11 +13,12 @@ use crate::by_rules;
 /// - `…_like` operators whose model has a static shape become their plain forms;
 /// - neutral elements go: `x + 0`, `x - 0`, `x * 1`, `x / 1`, also where they come from `full`,
 ///   `zeros` or `ones`;
+/// - powers by 2, 3, 0.5, -0.5, 1 and -1 become products, roots and quotients;
 /// - `x / sqrt(y)` becomes `x * rsqrt(y)`, and `x + x` becomes `x * 2`;
 /// - constants come together: `(x + a) + b`, `(x * a) * b` and `(x + a) * b`.
 ///
 /// These are the rewrite rules tagged `simplify-expr`, which `relay-opt rules list` prints, applied
-/// until none fits. The last two groups may change the last digits of floats; `exact` leaves them out
+/// until none fits. The last three groups may change the last digits of floats; `exact` leaves them out
 /// for floats.
 ///
 /// ```relay
