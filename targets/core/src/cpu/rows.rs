@@ -12,6 +12,10 @@ use super::{
 /// As many vectors are summed up at once, so that additions do not wait for one another.
 const CHAINS: i64 = 4;
 
+/// Rows of fewer vectors than this are reduced in vectors of half the width where these are a whole number: what is left
+/// over, and what reduces a vector further, takes most of the time then.
+const MOST_SHORT: i64 = 4;
+
 /// What rows that are no whole number of tiles cost, as a part of the time.
 const REST: f64 = 0.15;
 
@@ -289,7 +293,11 @@ impl Rules<'_> {
         let most = self.machine.lanes(self.bits(stage) as usize) as i64;
         // A whole number of shorter vectors, where the rest would be most of the row.
         let dividing = most.min(1 << extent.trailing_zeros().min(16));
-        let lanes = if extent < 2 * most { dividing.min(extent / 2) } else { most };
+        let lanes = match () {
+            _ if extent < 2 * most => dividing.min(extent / 2),
+            _ if extent < MOST_SHORT * most && 2 * dividing == most => dividing,
+            _ => most,
+        };
         let unchanged = self.schedule.clone();
         if lanes < 4 || extent < 2 * lanes || self.join(&run).is_none() {
             return partials;
