@@ -451,6 +451,32 @@ impl Indices {
         })
     }
 
+    /// `index` as factors of loop variables and a constant; `None` where it is made of anything else.
+    pub(crate) fn affine(&self, index: &Index) -> Option<(Vec<(Var, i64)>, i64)> {
+        let terms = index.terms.iter().map(|(atom, factor)| match self.atoms[atom.0 as usize] {
+            AtomData::Var(var) => Some((var, *factor)),
+            _ => None,
+        });
+        Some((terms.collect::<Option<_>>()?, index.constant))
+    }
+
+    /// A loop variable of which `index` has a quotient or a remainder, and by what it is divided; `None`
+    /// where whole sums are divided.
+    pub(crate) fn divided(&self, index: &Index) -> Option<(Var, i64)> {
+        self.reachable(index).into_iter().find_map(|atom| match &self.atoms[atom.0 as usize] {
+            AtomData::Quotient(inner, by) | AtomData::Remainder(inner, by) => {
+                match (&inner.terms[..], inner.constant) {
+                    ([(atom, 1)], 0) => match self.atoms[atom.0 as usize] {
+                        AtomData::Var(var) => Some((var, *by)),
+                        _ => None,
+                    },
+                    _ => None,
+                }
+            }
+            _ => None,
+        })
+    }
+
     /// By how much `index` grows with `var`; `None` where that differs from place to place.
     pub fn step(&self, index: &Index, var: Var) -> Option<i64> {
         let mut step = 0;
@@ -531,6 +557,25 @@ impl Indices {
         accumulate(&known, index)
     }
 
+    /// The number that `index` is where loop variables are what `value_of` says.
+    #[cfg(test)]
+    pub(crate) fn value(&self, index: &Index, value_of: impl Fn(Var) -> i64) -> i64 {
+        let mut known: FxHashMap<Atom, i64> = FxHashMap::default();
+        let sum = |index: &Index, known: &FxHashMap<Atom, i64>| {
+            index.terms.iter().fold(index.constant, |sum, (atom, f)| sum + f * known[atom])
+        };
+        for atom in self.reachable(index) {
+            let value = match &self.atoms[atom.0 as usize] {
+                AtomData::Var(var) => value_of(*var),
+                AtomData::Value(_) => unreachable!("tests have no values"),
+                AtomData::Quotient(inner, by) => sum(inner, &known).div_euclid(*by),
+                AtomData::Remainder(inner, by) => sum(inner, &known).rem_euclid(*by),
+            };
+            known.insert(atom, value);
+        }
+        sum(index, &known)
+    }
+
     /// Writes `index` with `e`, loop variables as `value_of` says.
     pub fn write(
         &self,
@@ -584,7 +629,7 @@ fn range_in(ranges: &[Range], index: &Index) -> Range {
 }
 
 /// The greatest common divisor of two numbers, of which the second is positive.
-fn greatest_common_divisor(a: i64, b: i64) -> i64 {
+pub(crate) fn greatest_common_divisor(a: i64, b: i64) -> i64 {
     let (mut a, mut b) = (a.rem_euclid(b), b);
     while a != 0 {
         (a, b) = (b % a, a);

@@ -39,6 +39,7 @@
 pub mod batch;
 pub mod checks;
 pub mod compute;
+pub mod differentiate;
 pub mod generate;
 pub mod index;
 pub mod interpreter;

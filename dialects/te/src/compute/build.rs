@@ -7,7 +7,9 @@ use ir_core::{
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::{Combiner, Compute, FUNC, Load, LoadIf, Reduce, Return, Scan, Scatter, Yield};
+use super::{
+    Combiner, Compute, FUNC, Load, LoadIf, Reduce, Return, Scan, Scatter, Stage, Yield, tensor_of,
+};
 use crate::scalar::{
     Cast, Check, Constant, Reinterpret, ScalarOp, Select, bool_like, dtype_of, is_reinterpretable,
 };
@@ -331,6 +333,86 @@ impl ComputeBuilder {
         self.error.get_or_insert(error.into());
     }
 
+    /// Adds the stages of the compute function `body` on `arguments`, one for each of its parameters and of
+    /// their types; what its tensors are here.
+    pub fn append(&mut self, body: &Body, arguments: &[Tensor]) -> FxHashMap<ValueId, Tensor> {
+        let params = body.block_args(body.entry());
+        if params.len() != arguments.len() {
+            self.fail(format!("expected {} tensors, found {}", params.len(), arguments.len()));
+        }
+        let mut tensors: FxHashMap<ValueId, Tensor> =
+            params.iter().copied().zip(arguments.iter().cloned()).collect();
+        for op in body.block_ops(body.entry()).filter(|op| Stage::of(body, *op).is_some()) {
+            let name = Stage::of(body, op).map_or(String::new(), |stage| stage.name);
+            let name = self.unique(&name);
+            let types: Vec<Type> = body.results(op).map(|result| body.ty(result)).collect();
+            let attrs = body.attrs(op).with("name", &name);
+            let parts = OpParts::new(body.op_name(op), &[], &types);
+            let parts = parts.attrs(attrs).regions(body.regions(op).len());
+            let copy = self.body.insert_op(InsertPoint::End(self.body.entry()), parts);
+            for (number, region) in body.regions(op).iter().enumerate() {
+                let block = self.body.region_block(copy, number);
+                self.append_block(body, body.block_of(*region), block, &tensors);
+            }
+            for (number, result) in body.results(op).enumerate() {
+                let value = self.body.result(copy, number);
+                self.name_value(value, &name);
+                let tensor = tensor_of(body, result);
+                let shape = tensor.known_shape().expect("extents are constants");
+                let dtype = tensor.dtype;
+                tensors.insert(result, Tensor { value, shape, dtype });
+            }
+        }
+        tensors
+    }
+
+    /// Fills `to` with a copy of `block` of `body`, whose tensors are `tensors` here.
+    fn append_block(
+        &mut self,
+        body: &Body,
+        block: BlockId,
+        to: BlockId,
+        tensors: &FxHashMap<ValueId, Tensor>,
+    ) {
+        let mut values: FxHashMap<ValueId, ValueId> = FxHashMap::default();
+        for &arg in body.block_args(block) {
+            let copy = self.body.add_block_arg(to, body.ty(arg));
+            self.body.set_name_hint(copy, body.name_hint(arg));
+            values.insert(arg, copy);
+        }
+        for op in body.block_ops(block) {
+            let here = |value: ValueId| {
+                let tensor = || tensors.get(&value).map(|tensor| tensor.value);
+                let known = values.get(&value).copied().or_else(tensor);
+                known.expect("what a stage reads comes before it")
+            };
+            let operands: SmallVec<[ValueId; 4]> = body.operands(op).map(here).collect();
+            let types: SmallVec<[Type; 1]> =
+                body.results(op).map(|result| body.ty(result)).collect();
+            let (at, loc) = (InsertPoint::End(to), self.loc.unwrap_or(Loc::UNKNOWN));
+            // An element of a constant is its number.
+            let number = body.view::<Load>(op).map(|load| load.tensor);
+            let number = number.or_else(|| body.view::<LoadIf>(op).map(|load| load.tensor));
+            let number = number
+                .and_then(|tensor| self.body.view_def::<Constant>(tensors.get(&tensor)?.value));
+            if let Some((_, constant)) = number {
+                let number = self.body.add(at, loc, &constant, types[0]);
+                let value = match body.view::<LoadIf>(op) {
+                    Some(_) => {
+                        let (condition, b) = (operands[0], operands[1]);
+                        self.body.add(at, loc, &Select { condition, a: number, b }, types[0])
+                    }
+                    None => number,
+                };
+                values.insert(body.result(op, 0), value);
+                continue;
+            }
+            let parts = OpParts::new(body.op_name(op), &operands, &types).attrs(body.attrs(op));
+            let copy = self.body.insert_op(at, parts.at(loc));
+            values.extend(body.results(op).zip(self.body.results(copy)));
+        }
+    }
+
     /// Whether `tensor` is a parameter or a constant rather than a stage.
     pub fn is_given(&self, tensor: &Tensor) -> bool {
         let op = self.body.defining_op(tensor.value);
@@ -543,6 +625,20 @@ impl<'b> Expression<'b> {
         }
         let indices = indices.to_vec();
         self.write(&LoadIf { condition, otherwise, tensor: tensor.value, indices }, tensor.dtype)
+    }
+
+    /// Erases what was written and serves none of `values`.
+    pub(crate) fn keep(&mut self, values: &[ValueId]) {
+        let InsertPoint::End(block) = self.at else { return };
+        let ops: Vec<_> = self.body.block_ops(block).collect();
+        for op in ops.into_iter().rev() {
+            let body = &*self.body;
+            let is_kept = |value: ValueId| values.contains(&value) || !body.is_unused(value);
+            if !body.results(op).any(is_kept) {
+                self.body.erase(op);
+            }
+        }
+        self.known.clear();
     }
 
     fn check_rank(&mut self, tensor: &Tensor, indices: &[ValueId]) {

@@ -1,0 +1,340 @@
+//! The points of a stage at which tensors are read, and by how much what is computed there changes.
+
+use ir_core::{BlockId, Body, DType, OpId, Scalar, SmallVec, ValueId};
+use rustc_hash::FxHashMap;
+
+use super::all_points;
+use super::point::{Point, is_float};
+use super::rules::{masked, product};
+use crate::compute::{
+    Combiner, ComputeBuilder, Expression, Reduce, Scan, Scatter, Stage, Tensor, Yield,
+};
+use crate::index::Index;
+use crate::scalar::{Check, Constant, ScalarOp};
+
+/// A block of a stage with all its points.
+pub(super) struct Source {
+    pub(super) block: BlockId,
+    /// Extents of its axes, of which there is a point for each combination.
+    pub(super) extents: Vec<i64>,
+    /// Whether something is computed there, rather than moved.
+    pub(super) computes: bool,
+    /// Whether it may fail for numbers that there are not.
+    pub(super) is_checked: bool,
+    seed: Seed,
+}
+
+/// By how much values of a block change.
+enum Seed {
+    /// Values change as the elements at the first indices do.
+    Element(Vec<(ValueId, Tensor)>),
+    /// The same at the point whose number is that of the winner, elsewhere not at all.
+    Winner { value: ValueId, change: Tensor, winner: Tensor, number: Number },
+    /// A factor of a product: the product of the others that are not 0, and how many are 0.
+    Factor { value: ValueId, change: Tensor, others: Tensor, zeros: Tensor },
+    /// As the element at `place`, where the update is the last one there.
+    Update { value: ValueId, change: Tensor, place: Vec<ValueId>, last: Option<Tensor> },
+    /// As the element, where no update changed it.
+    Initial { value: ValueId, change: Tensor, last: Tensor },
+}
+
+/// The number of a point of a reduction.
+enum Number {
+    /// A value of the block.
+    Value(ValueId),
+    /// Of its reduction axes, from this one on, in row-major order.
+    From(usize),
+}
+
+impl Source {
+    fn new(body: &Body, block: BlockId, extents: Vec<i64>, seed: Seed) -> Source {
+        let computes = body.block_ops(block).any(|op| {
+            ScalarOp::of(body.op_name(op)).is_some() && is_float(body, body.result(op, 0))
+        });
+        let is_checked = body.block_ops(block).any(|op| may_fail(body, op));
+        Source { block, extents, computes, is_checked, seed }
+    }
+
+    /// The values of the block that change.
+    pub(super) fn values(&self) -> Vec<ValueId> {
+        match &self.seed {
+            Seed::Element(values) => values.iter().map(|(value, _)| *value).collect(),
+            Seed::Winner { value, .. }
+            | Seed::Factor { value, .. }
+            | Seed::Update { value, .. }
+            | Seed::Initial { value, .. } => vec![*value],
+        }
+    }
+
+    /// Writes the block at `axes`, and by how much what `load` reads changes; `None` where it does not.
+    pub(super) fn pull(
+        &self,
+        e: &mut Expression<'_>,
+        point: &mut Point<'_>,
+        axes: &[Index],
+        load: OpId,
+    ) -> Option<ValueId> {
+        point.write(e, self.block, axes);
+        let seeds = self.seeds(e, point, axes);
+        point.pull(e, self.block, &seeds, load)
+    }
+
+    fn seeds(
+        &self,
+        e: &mut Expression<'_>,
+        point: &mut Point<'_>,
+        axes: &[Index],
+    ) -> Vec<(ValueId, ValueId)> {
+        let element = |e: &mut Expression<'_>, point: &mut Point<'_>, tensor: &Tensor| {
+            point.read(e, tensor, &axes[..tensor.shape.len()])
+        };
+        match &self.seed {
+            Seed::Element(values) => {
+                values.iter().map(|(value, change)| (*value, element(e, point, change))).collect()
+            }
+            Seed::Winner { value, change, winner, number } => {
+                let own = match number {
+                    Number::Value(value) => point.value(e, *value),
+                    Number::From(first) => {
+                        let number = row_major(&axes[*first..], &self.extents[*first..]);
+                        point.write_index(e, &number)
+                    }
+                };
+                let winner = element(e, point, winner);
+                let winner = e.cast(winner, DType::INT64);
+                let own = e.cast(own, DType::INT64);
+                let (wins, g) = (e.eq(own, winner), element(e, point, change));
+                vec![(*value, masked(e, wins, g))]
+            }
+            Seed::Factor { value, change, others, zeros } => {
+                let (g, own) = (element(e, point, change), point.value(e, *value));
+                let dtype = e.dtype(g);
+                let own = e.cast(own, dtype);
+                let (others, zeros) = (element(e, point, others), element(e, point, zeros));
+                let (zero, none, one) = (
+                    e.number(dtype, 0.0),
+                    e.constant(DType::INT32, Scalar::Int(0)),
+                    e.constant(DType::INT32, Scalar::Int(1)),
+                );
+                // Where a factor is 0, only that one changes the product.
+                let rest = e.div(others, own);
+                let (is_zero, has_none, has_one) =
+                    (e.eq(own, zero), e.eq(zeros, none), e.eq(zeros, one));
+                let (alone, rest) = (masked(e, has_one, others), masked(e, has_none, rest));
+                let slope = e.select(is_zero, alone, rest);
+                vec![(*value, product(e, g, slope))]
+            }
+            Seed::Update { value, change, place, last } => {
+                let mut g = point.read_at(e, change, place);
+                if let Some(last) = last {
+                    let number = row_major(axes, &self.extents);
+                    let own = point.write_index(e, &number);
+                    let last = point.read_at(e, last, place);
+                    let stays = e.eq(own, last);
+                    g = masked(e, stays, g);
+                }
+                vec![(*value, g)]
+            }
+            Seed::Initial { value, change, last } => {
+                let (last, none) = (element(e, point, last), e.index(0));
+                let (stays, g) = (e.lt(last, none), element(e, point, change));
+                vec![(*value, masked(e, stays, g))]
+            }
+        }
+    }
+}
+
+/// The number of the point `axes` among those of `extents`.
+fn row_major(axes: &[Index], extents: &[i64]) -> Index {
+    let digits = axes.iter().zip(extents);
+    digits.fold(Index::default(), |number, (axis, extent)| number.scaled(*extent).sum(axis))
+}
+
+/// Whether `op` has no value for some numbers.
+fn may_fail(body: &Body, op: OpId) -> bool {
+    use ScalarOp::{Div, FloorDiv, FloorMod, Mod, Pow, ShiftLeft, ShiftRight};
+    let scalar = ScalarOp::of(body.op_name(op));
+    let fails = [Div, FloorDiv, FloorMod, Mod, Pow, ShiftLeft, ShiftRight];
+    let partial = scalar.is_some_and(|scalar| fails.contains(&scalar));
+    let is_constant = |value: ValueId| body.view_def::<Constant>(value).is_some();
+    body.is::<Check>(op)
+        || (partial && !is_float(body, body.result(op, 0)) && !is_constant(body.operand(op, 1)))
+}
+
+/// The points of `stage`, whose results change by `changes`. What more has to be known of them becomes stages
+/// of `builder`; `tensors` are those of the function there.
+///
+/// # Errors
+/// Where the stage is of a form that is not differentiated.
+pub(super) fn sources(
+    body: &Body,
+    stage: &Stage,
+    changes: &[Option<Tensor>],
+    builder: &mut ComputeBuilder,
+    tensors: &FxHashMap<ValueId, Tensor>,
+) -> Result<Vec<Source>, String> {
+    let blocks = stage.blocks(body);
+    let (block, _) = blocks[0];
+    let values = yielded(body, block);
+    let name = &stage.name;
+    if body.is::<Scan>(stage.op) {
+        return Err(format!("`{name}` is a scan"));
+    }
+    let all: Vec<i64> = stage.shape.iter().chain(&stage.reduction).copied().collect();
+    if body.is::<Scatter>(stage.op) {
+        return scattered(body, stage, changes, builder, tensors);
+    }
+    let Some(reduce) = body.view::<Reduce>(stage.op) else {
+        let seed = Seed::Element(elements(&values, changes));
+        return Ok(vec![Source::new(body, block, all, seed)]);
+    };
+    let write = Write { body, block, tensors, extents: &all };
+    let one = || (values[0], changes[0].clone().expect("what has one result changes with it"));
+    let rank = stage.shape.len();
+    let seed = match reduce.combiner {
+        Combiner::Sum => Seed::Element(elements(&values, changes)),
+        Combiner::Max | Combiner::Min => {
+            let (value, change) = one();
+            let arg = match reduce.combiner {
+                Combiner::Max => Combiner::ArgMax,
+                _ => Combiner::ArgMin,
+            };
+            let name = format!("{name}_place");
+            let element = |e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]| {
+                let element = write.value(e, i, r, value);
+                let (table, vars, axes) = all_points(&stage.reduction, r);
+                let number = row_major(&axes, &stage.reduction);
+                let number = table.write(&number, e, |var| {
+                    let at = vars.iter().find(|(other, _)| *other == var);
+                    at.expect("an axis").1
+                });
+                SmallVec::from_iter([number, element])
+            };
+            let places =
+                builder.reduce_many(&name, &stage.shape, &stage.reduction, arg, 2, element);
+            Seed::Winner { value, change, winner: places[0].clone(), number: Number::From(rank) }
+        }
+        Combiner::ArgMax | Combiner::ArgMin => match &changes[1] {
+            None => return Ok(vec![]),
+            Some(change) => Seed::Winner {
+                value: values[1],
+                change: change.clone(),
+                winner: tensors[&body.result(stage.op, 0)].clone(),
+                number: Number::Value(values[0]),
+            },
+        },
+        Combiner::Product => {
+            let (value, change) = one();
+            let (shape, extents) = (&stage.shape, &stage.reduction);
+            let name = format!("{name}_others");
+            let others = builder.reduce(&name, shape, extents, Combiner::Product, |e, i, r| {
+                let own = write.value(e, i, r, value);
+                let own = e.cast(own, change.dtype);
+                let (zero, one) = (e.number_like(own, 0.0), e.number_like(own, 1.0));
+                let is_zero = e.eq(own, zero);
+                e.select(is_zero, one, own)
+            });
+            let name = format!("{}_zeros", stage.name);
+            let zeros = builder.reduce(&name, shape, extents, Combiner::Sum, |e, i, r| {
+                let own = write.value(e, i, r, value);
+                let zero = e.number_like(own, 0.0);
+                let is_zero = e.eq(own, zero);
+                e.cast(is_zero, DType::INT32)
+            });
+            Seed::Factor { value, change, others, zeros }
+        }
+        Combiner::User => return Err(format!("`{name}` reduces by a combination of its own")),
+    };
+    Ok(vec![Source::new(body, block, all, seed)])
+}
+
+/// The points of a scatter: its elements before any update, and its updates.
+fn scattered(
+    body: &Body,
+    stage: &Stage,
+    changes: &[Option<Tensor>],
+    builder: &mut ComputeBuilder,
+    tensors: &FxHashMap<ValueId, Tensor>,
+) -> Result<Vec<Source>, String> {
+    let block = |number: usize| body.region_block(stage.op, number);
+    let (initial, update, combine) = (block(0), block(1), block(2));
+    let Some(change) = changes[0].clone() else { return Ok(vec![]) };
+    let mut place = yielded(body, update);
+    let value = place.pop().expect("an update has a value");
+    let first = yielded(body, initial)[0];
+    let (args, result) = (body.block_args(combine), yielded(body, combine)[0]);
+    let is_sum = body.defining_op(result).is_some_and(|op| {
+        let operands: Vec<ValueId> = body.operands(op).collect();
+        let both = args.iter().all(|arg| operands.contains(arg));
+        ScalarOp::of(body.op_name(op)) == Some(ScalarOp::Add) && both
+    });
+    let (shape, extents) = (stage.shape.clone(), stage.reduction.clone());
+    let (before, last) = if is_sum {
+        (Seed::Element(vec![(first, change.clone())]), None)
+    } else if result == args[1] {
+        let write = Write { body, block: update, tensors, extents: &extents };
+        let last = builder.scatter(
+            &format!("{}_last", stage.name),
+            &shape,
+            &extents,
+            |e, _| e.index(-1),
+            |e, k| {
+                let (mut table, vars, axes) = all_points(&extents, k);
+                let mut point = Point::new(body, tensors, &mut table, vars);
+                point.write(e, write.block, &axes);
+                let mut values: SmallVec<[ValueId; 1]> =
+                    place.iter().map(|index| point.value(e, *index)).collect();
+                values.push(point.write_index(e, &row_major(&axes, &extents)));
+                e.keep(&values);
+                values
+            },
+            |_, _, new| new,
+        );
+        let seed = Seed::Initial { value: first, change: change.clone(), last: last.clone() };
+        (seed, Some(last))
+    } else {
+        return Err(format!("`{}` scatters by a combination that is no sum", stage.name));
+    };
+    let after = Seed::Update { value, change, place, last };
+    let sources = [(initial, shape, before), (update, extents, after)];
+    let sources = sources.map(|(block, extents, seed)| Source::new(body, block, extents, seed));
+    Ok(Vec::from(sources))
+}
+
+/// The values that change, with the changes of the results that they are elements of.
+fn elements(values: &[ValueId], changes: &[Option<Tensor>]) -> Vec<(ValueId, Tensor)> {
+    let changes = values.iter().zip(changes);
+    changes.filter_map(|(value, change)| Some((*value, change.clone()?))).collect()
+}
+
+/// What `block` gives.
+fn yielded(body: &Body, block: BlockId) -> Vec<ValueId> {
+    let end = body.last_op(block).and_then(|end| body.view::<Yield>(end));
+    end.expect("a block ends with what it gives").values
+}
+
+/// Writes a value of a block at a point.
+struct Write<'a> {
+    body: &'a Body,
+    block: BlockId,
+    tensors: &'a FxHashMap<ValueId, Tensor>,
+    extents: &'a [i64],
+}
+
+impl Write<'_> {
+    fn value(
+        &self,
+        e: &mut Expression<'_>,
+        i: &[ValueId],
+        r: &[ValueId],
+        value: ValueId,
+    ) -> ValueId {
+        let values: Vec<ValueId> = i.iter().chain(r).copied().collect();
+        let (mut table, vars, axes) = all_points(self.extents, &values);
+        let mut point = Point::new(self.body, self.tensors, &mut table, vars);
+        point.write(e, self.block, &axes);
+        let value = point.value(e, value);
+        e.keep(&[value]);
+        value
+    }
+}
