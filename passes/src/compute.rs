@@ -31,7 +31,7 @@ pub(crate) fn compute(
         }
         _ => {
             let evaluate = registry.hook::<Evaluate>(name)?;
-            (evaluate.0)(&EvalCx { operands: &operands, attrs, result }).ok()?
+            (evaluate.0)(&EvalCx { operands: &operands, attrs, result, registry }).ok()?
         }
     };
     match value {

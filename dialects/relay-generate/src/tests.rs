@@ -308,7 +308,9 @@ fn work_is_what_definitions_do() {
             let types: Vec<Type> = body.operands(op).map(|operand| body.ty(operand)).collect();
             let Some(result) = body.results(op).next() else { continue };
             let (attrs, result) = (body.attrs(op), body.ty(result));
-            let Ok(function) = define_alone(info, &types, attrs, result) else { continue };
+            let Ok(function) = define_alone(&registry, info, &types, attrs, result) else {
+                continue;
+            };
             let reduced = te::compute::reduced(&function);
             let function = function.signature.ty.as_function().unwrap();
             let tensors =

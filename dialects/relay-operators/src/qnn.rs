@@ -79,7 +79,7 @@ fn evaluate_as<T: Op>(
     let Some(Evaluate(evaluate)) = info.hook::<Evaluate>() else {
         return Err(EvalError::new("expected an operator with an evaluator"));
     };
-    let value = evaluate(&EvalCx { operands, attrs: cx.attrs, result })?;
+    let value = evaluate(&EvalCx { operands, attrs: cx.attrs, result, registry: cx.registry })?;
     value.as_tensor().cloned().ok_or_else(|| EvalError::new("expected a tensor as result"))
 }
 
@@ -95,8 +95,8 @@ fn define_typed<T: Op>(cx: &mut DefineCx<'_>, operands: &[Operand], result: Type
     let Some(define) = info.hook::<Define>() else {
         return Err("expected an operator with a definition".to_string());
     };
-    let DefineCx { name, attrs, .. } = *cx;
-    DefineCx { builder: &mut *cx.builder, name, operands, attrs, result }.write(define)
+    let DefineCx { name, attrs, registry, .. } = *cx;
+    DefineCx { builder: &mut *cx.builder, name, operands, attrs, result, registry }.write(define)
 }
 
 /// The number of `tensor`, one for all or one for every index along `axis`, that belongs to the

@@ -86,7 +86,7 @@ impl Case {
         let Evaluate(evaluate) =
             registry.hook::<Evaluate>(&*self.name).ok_or("no evaluator".to_string())?;
         let result = self.infer(registry, false).unwrap_or(Type::unknown());
-        evaluate(&EvalCx { operands: &self.operands, attrs, result })
+        evaluate(&EvalCx { operands: &self.operands, attrs, result, registry })
     }
 
     /// The value, after checking that its type is the inferred one.
@@ -111,7 +111,7 @@ impl Case {
         let types: Vec<Type> =
             self.operands.iter().map(|operand| elements::type_of(operand).unwrap()).collect();
         let attrs = info.def.normalize_attrs(self.attrs).unwrap();
-        let item = define_alone(info, &types, attrs, elements::type_of(value).unwrap());
+        let item = define_alone(registry, info, &types, attrs, elements::type_of(value).unwrap());
         let item = match item {
             Ok(item) => item,
             Err(error) if UNDEFINED.iter().any(|reason| error.starts_with(reason)) => return,

@@ -2,7 +2,7 @@
 
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use ir_core::{AttrDict, Dim, Op, OpFields, Symbol, TensorType, Type, TypeData, ValueId};
+use ir_core::{AttrDict, Dim, Op, OpFields, Registry, Symbol, TensorType, Type, TypeData, ValueId};
 use relay::define::define_alone;
 use rustc_hash::FxHashMap;
 
@@ -29,7 +29,7 @@ pub fn multiply_adds<T: Op>(operands: &[Type], attrs: AttrDict, result: Type) ->
         return known;
     }
     let types: Vec<Type> = operands.iter().map(|ty| closed(*ty)).collect();
-    let counted = match define_alone(&T::info(), &types, attrs, closed(result)) {
+    let counted = match define_alone(&Registry::new(), &T::info(), &types, attrs, closed(result)) {
         Ok(function) => 2.0 * te::compute::reduced(&function),
         Err(_) => result.as_tensor().map_or(1.0, elements),
     };

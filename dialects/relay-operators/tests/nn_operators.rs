@@ -68,7 +68,7 @@ fn check_definition(registry: &Registry, module: &Module, operands: &[TensorData
         .collect();
     let info = registry.info(body.op_name(op)).unwrap();
     let result = body.ty(body.result(op, 0));
-    let item = define_alone(info, &types, body.attrs(op), result).unwrap();
+    let item = define_alone(registry, info, &types, body.attrs(op), result).unwrap();
     let found = te::interpreter::run_compute(item.body.as_ref().unwrap(), &inputs).unwrap();
     for (found, expected) in found.into_iter().zip(flatten(value).unwrap()) {
         let equal = approx_equal(&found.into(), &expected.into(), 1e-5, 1e-5);

@@ -8,7 +8,7 @@
 mod index;
 mod patterns;
 
-use ir_core::{AttrDict, DType, Item, OpFields, OpInfo, Type, ValueId};
+use ir_core::{AttrDict, DType, Item, OpFields, OpInfo, Registry, Type, ValueId};
 use te::compute::{Combiner, ComputeBuilder, Expression, Tensor};
 use te::lower::MAX_DEPTH;
 
@@ -64,6 +64,8 @@ pub struct DefineCx<'a> {
     pub attrs: AttrDict,
     /// Type of the result.
     pub result: Type,
+    /// What exists, for operators that are about others.
+    pub registry: &'a Registry,
 }
 
 impl DefineCx<'_> {
@@ -177,10 +179,11 @@ pub fn tensor_types(ty: Type) -> Option<Vec<Type>> {
     Some(tensors)
 }
 
-/// The compute function of the operator `info` alone, on operands of types `operands`, whose
+/// The compute function of the operator `info` of `registry` alone, on operands of types `operands`, whose
 /// result is of type `result`. It takes and returns the tensors of tuples one by one. Errors where
 /// there is no definition or it refuses.
 pub fn define_alone(
+    registry: &Registry,
     info: &OpInfo,
     operands: &[Type],
     attrs: AttrDict,
@@ -205,7 +208,8 @@ pub fn define_alone(
             (_, last) => Operand::Tuple(tensors.into_iter().chain(last).collect()),
         });
     }
-    let mut cx = DefineCx { builder: &mut builder, name, operands: &given, attrs, result };
+    let mut cx =
+        DefineCx { builder: &mut builder, name, operands: &given, attrs, result, registry };
     let tensors = cx.write(define)?;
     builder.finish(&tensors)
 }

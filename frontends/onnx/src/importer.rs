@@ -834,7 +834,9 @@ impl<'a> Importer<'a> {
             Operands::Tuple(_) => vec![Known::tuple(known)],
         };
         // What fails here fails at run time as well, where it is reported.
-        let value = (evaluate.0)(&EvalCx { operands: &known, attrs, result: ty }).ok()?;
+        let value =
+            (evaluate.0)(&EvalCx { operands: &known, attrs, result: ty, registry: self.registry })
+                .ok()?;
         let size = value.as_tensor().map_or(0, TensorData::len);
         (size as i64 <= FOLD_LIMIT).then_some(value)
     }

@@ -223,6 +223,7 @@ impl<'a> Writer<'a> {
             operands: &operands,
             attrs: body.attrs(op),
             result: body.ty(value),
+            registry: self.registry,
         };
         let tensors = cx.write(define);
         let tensors = tensors.map_err(|error| Problem::Refused(short.to_string(), error))?;

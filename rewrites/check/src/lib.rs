@@ -471,5 +471,5 @@ pub fn value(
         _ => {}
     }
     let hook = registry.hook::<Evaluate>(name).ok_or("no evaluator")?;
-    (hook.0)(&EvalCx { operands, attrs, result: ty }).map_err(String::from)
+    (hook.0)(&EvalCx { operands, attrs, result: ty, registry }).map_err(String::from)
 }

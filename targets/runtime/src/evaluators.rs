@@ -12,6 +12,7 @@ use crate::program::{is_whole, whole_interface};
 
 /// The operators of a program, by their evaluators.
 pub(crate) struct Evaluators {
+    registry: Registry,
     all: Vec<Evaluator>,
     /// Why the last one had no value.
     failure: Option<Diagnostic>,
@@ -33,8 +34,10 @@ impl Evaluators {
             let operation = Operation::new(registry, operator, attributes, result);
             Evaluator { operation, operands, inputs, outputs }
         };
-        let all = prog::operators::of(module).into_iter().map(evaluator).collect();
-        Evaluators { all, failure: None }
+        let all: Vec<Evaluator> = prog::operators::of(module).into_iter().map(evaluator).collect();
+        // Most programs leave nothing to evaluators.
+        let registry = if all.is_empty() { Registry::new() } else { registry.clone() };
+        Evaluators { registry, all, failure: None }
     }
 
     /// Why the last operator had no value.
@@ -81,7 +84,7 @@ impl Operators for Evaluators {
         let mut inputs = inputs.into_iter();
         let operands = operands.iter().map(|ty| value_of(*ty, &mut inputs));
         let operands: Vec<Value> = operands.collect::<Option<_>>()?;
-        match operation.compute(&operands) {
+        match operation.compute(&self.registry, &operands) {
             Ok(value) => tensors_of(value),
             Err(failure) => {
                 self.failure = Some(failure);

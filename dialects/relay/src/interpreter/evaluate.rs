@@ -1,6 +1,6 @@
 //! The hook through which an operator says what it computes.
 
-use ir_core::{AttrDict, OpFields, Scalar, Stop, TensorData, Type};
+use ir_core::{AttrDict, OpFields, Registry, Scalar, Stop, TensorData, Type};
 use smallvec::SmallVec;
 
 use super::Value;
@@ -24,6 +24,8 @@ pub struct EvalCx<'a> {
     pub attrs: AttrDict,
     /// The inferred type of the result; extents may be symbolic or `?`.
     pub result: Type,
+    /// What exists, for operators that are about others.
+    pub registry: &'a Registry,
 }
 
 /// Why an operator has no value on these operands. The message starts in lower case.

@@ -179,7 +179,7 @@ impl<'r> Interpreter<'r> {
     ) -> Result<Value, Diagnostics> {
         let name = name.into();
         Operation::new(self.registry, name, attrs, result)
-            .evaluate(operands)
+            .evaluate(self.registry, operands)
             .map_err(|failure| failure.at(None))
             .map_err(Diagnostics::from)
     }
@@ -375,7 +375,7 @@ impl<'a, 'r> Machine<'a, 'r> {
         match instruction {
             Instruction::Evaluate { operation, operands, to } => {
                 let operands = self.read_all(current, operands);
-                let value = operation.evaluate(&operands)?;
+                let value = operation.evaluate(self.interpreter.registry, &operands)?;
                 self.write(current, *to, value);
             }
             Instruction::Tuple { fields, to } => {
@@ -561,7 +561,8 @@ impl<'a, 'r> Machine<'a, 'r> {
                 .map_err(|errors| Failure::new("E0502", errors.join("; ")))?;
         }
         let result = result.unwrap_or_else(Type::unknown);
-        Operation::new(self.interpreter.registry, name, attrs, result).evaluate(args)
+        let registry = self.interpreter.registry;
+        Operation::new(registry, name, attrs, result).evaluate(registry, args)
     }
 
     /// Gives `value` to the running function, or where `to` is `None`, to its caller.

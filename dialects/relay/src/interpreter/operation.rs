@@ -38,15 +38,15 @@ impl Operation {
         Operation { name, attrs, result, evaluate, infer, is_known }
     }
 
-    /// Its value on `operands`.
+    /// Its value on `operands`. It is an operator of `registry`.
     ///
     /// # Errors
     /// Where it has none, or none of its type.
-    pub fn compute(&self, operands: &[Value]) -> Result<Value, Diagnostic> {
-        self.evaluate(operands).map_err(|failure| failure.at(None))
+    pub fn compute(&self, registry: &Registry, operands: &[Value]) -> Result<Value, Diagnostic> {
+        self.evaluate(registry, operands).map_err(|failure| failure.at(None))
     }
 
-    pub(super) fn evaluate(&self, operands: &[Value]) -> Outcome<Value> {
+    pub(super) fn evaluate(&self, registry: &Registry, operands: &[Value]) -> Outcome<Value> {
         let name = self.name;
         let shown = short_name(name.as_str());
         let shapes = || {
@@ -66,7 +66,8 @@ impl Operation {
         memory::grant(needed(result)).map_err(|error| {
             Failure::new("E0502", format!("`{shown}` failed: {error}")).note(shapes())
         })?;
-        let value = evaluate(&EvalCx { operands, attrs: self.attrs, result }).map_err(|error| {
+        let cx = EvalCx { operands, attrs: self.attrs, result, registry };
+        let value = evaluate(&cx).map_err(|error| {
             Failure::new("E0502", format!("`{shown}` failed: {}", error.0)).note(shapes())
         })?;
         // What is declared may know more than the relation does, which knows the operands only.
