@@ -373,6 +373,15 @@ fn refused(f: &FuncMut<'_>, op: OpId) -> Diagnostic {
     }
 }
 
+/// Why an operator cannot be differentiated by its definition.
+fn refused_definition(f: &FuncMut<'_>, op: OpId, reason: &str) -> Diagnostic {
+    let name = f.body.op_name(op);
+    let message = format!("`{}` has no gradient: {reason}", short_name(name.as_str()));
+    Diagnostic::error(NO_GRADIENT, message).at(f.op_span(op)).help(
+        "write it by operators that have one, or leave the parameters that it depends on out by `wrt`",
+    )
+}
+
 /// Why cells that are left of a program cannot be differentiated.
 fn refused_cell(place: Option<Span>) -> Diagnostic {
     Diagnostic::error(NO_GRADIENT, "a cell that outlives where it is made has no gradient")

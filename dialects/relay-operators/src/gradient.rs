@@ -2,6 +2,7 @@
 //! written in.
 
 mod arithmetic;
+pub mod derived;
 mod operator;
 mod term;
 
@@ -9,11 +10,13 @@ use std::cell::RefCell;
 
 use ir_core::{AttrDict, OpFields, Registry, Symbol, TensorData, Type, TypeData, ValueId};
 
+pub use derived::Vjp;
 pub use operator::Grad;
 pub use term::Term;
 
 pub(crate) fn register(registry: &mut Registry) {
     registry.op::<Grad>();
+    registry.op::<Vjp>();
 }
 
 /// How changes of an operator's result come back to its operands, in reverse mode.

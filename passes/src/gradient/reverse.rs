@@ -7,14 +7,16 @@ use indexmap::{IndexMap, IndexSet};
 use ir_core::{
     BlockId, Body, InsertPoint, OpFields, OpId, OpParts, Symbol, Type, ValueId, ValueMap,
 };
+use relay::define::Define;
 use relay::language::{Construct, Match, Pattern, Tuple, TupleGet, end_block, yielded};
+use relay_operators::gradient::derived::pull_derived;
 use relay_operators::gradient::{Applied, Change, Gradient, Pullback, Term};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use super::emitter::Emitter;
 use super::forward::{Declared, Taped, Tapes, end_with_tape, is_made_again, kept};
 use super::functions::Pairs;
-use super::refused;
+use super::{refused, refused_definition};
 use crate::emit::erase_unused_in;
 
 /// The changes of values.
@@ -225,6 +227,16 @@ fn pull<'e>(
         let result = (result, emitter.ty(result));
         let at = Pullback::new(emitter, Applied { operands, result, attrs, wanted }, change);
         rule(&at);
+        for (index, change) in at.into_changes() {
+            changes.entry(values[index]).or_insert(Change::None).add(change);
+        }
+    } else if registry.hook::<Define>(name).is_some() {
+        let wanted = values.iter().map(|value| forward.active.contains(value)).collect();
+        let result = (result, emitter.ty(result));
+        let at = Pullback::new(emitter, Applied { operands, result, attrs, wanted }, change);
+        if let Err(reason) = pull_derived(&at, registry, name) {
+            emitter.report(refused_definition(&emitter.f.borrow(), op, &reason));
+        }
         for (index, change) in at.into_changes() {
             changes.entry(values[index]).or_insert(Change::None).add(change);
         }
