@@ -2,6 +2,7 @@
 //! written in.
 
 mod arithmetic;
+pub mod check;
 pub mod derived;
 mod operator;
 mod term;

@@ -1,6 +1,7 @@
 //! `relay-opt rules`: listing, explaining and checking rewrite rules.
 
 pub(crate) mod arguments;
+mod gradients;
 mod replay;
 mod strategies;
 
@@ -39,6 +40,9 @@ pub(crate) fn rules(args: &Rules, registry: &Registry, io: &mut Io<'_>) -> io::R
             let files = replay::Files { certificate, program, result: result.as_deref(), rules };
             return replay::replay(files, registry, io);
         }
+        RulesCommand::Check { gradients: true, trials, .. } => {
+            return gradients::check(trials.unwrap_or(4), registry, io);
+        }
         RulesCommand::Check { files, .. }
         | RulesCommand::List { files }
         | RulesCommand::Explain { files, .. } => files,
@@ -70,7 +74,7 @@ pub(crate) fn rules(args: &Rules, registry: &Registry, io: &mut Io<'_>) -> io::R
             rules.iter().try_for_each(|rule| writeln!(io.stdout, "{rule}"))?;
         }
         RulesCommand::Check { trials, .. } => {
-            found.extend(write_verdicts(&rules, *trials, registry, io)?);
+            found.extend(write_verdicts(&rules, trials.unwrap_or(100), registry, io)?);
         }
         RulesCommand::Count { .. }
         | RulesCommand::Ablate { .. }

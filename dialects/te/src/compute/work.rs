@@ -1,6 +1,6 @@
 //! How much a compute function does, however it is scheduled.
 
-use ir_core::{Item, Type};
+use ir_core::{Item, RegionId, Type};
 
 use super::{Combiner, Reduce, Stage};
 use crate::scalar::{ScalarOp, dtype_of};
@@ -32,13 +32,26 @@ pub fn work(function: &Item) -> Work {
     for stage in Stage::all(body) {
         let points = u64::try_from(stage.points()).unwrap_or(0);
         let is_float = |ty: Type| dtype_of(ty).is_some_and(|dtype| dtype.is_float());
-        let mut each = 0u64;
-        for &region in body.regions(stage.op) {
-            for op in body.walk_block(body.block_of(region)) {
-                let counts = ScalarOp::of(body.op_name(op)).is_some() && body.result_count(op) == 1;
-                each += u64::from(counts && is_float(body.ty(body.result(op, 0))));
-            }
+        let flops = |region: RegionId| {
+            let ops = body.walk_block(body.block_of(region));
+            let counts = ops.filter(|op| {
+                let counts = ScalarOp::of(body.op_name(*op)).is_some();
+                counts && body.result_count(*op) == 1 && is_float(body.ty(body.result(*op, 0)))
+            });
+            counts.count() as u64
+        };
+        let regions = body.regions(stage.op);
+        if let (true, [initial, updates @ ..]) = (stage.scatters, regions) {
+            let count = |extents: &[i64]| {
+                extents.iter().fold(1u64, |all, extent| all.saturating_mul(extent.unsigned_abs()))
+            };
+            let elements = flops(*initial).saturating_mul(count(&stage.shape));
+            let each: u64 = updates.iter().map(|region| flops(*region)).sum();
+            let updates = each.saturating_mul(count(&stage.reduction));
+            work.flops = work.flops.saturating_add(elements).saturating_add(updates);
+            continue;
         }
+        let mut each: u64 = regions.iter().map(|region| flops(*region)).sum();
         let reduce: Option<Reduce> = body.view(stage.op);
         if reduce.is_some_and(|reduce| reduce.combiner != Combiner::User) {
             let results = body.results(stage.op);
@@ -87,5 +100,24 @@ mod tests {
         let function = f.finish(&[relu]).unwrap();
         let expected = Work { flops: 2 * 4 * 2 * 8 + 4 * 2, bytes: 4 * (32 + 16 + 8) };
         assert_eq!(work(&function), expected);
+    }
+
+    #[test]
+    fn updates_of_a_scatter_count_where_they_are() {
+        let mut f = ComputeBuilder::new();
+        let x = f.input("x", &[3], DType::FLOAT32);
+        let sum = f.scatter(
+            "sum",
+            &[100],
+            &[3],
+            |e, _| e.number(DType::FLOAT32, 0.0),
+            |e, k| {
+                let x = e.load(&x, k);
+                [k[0], e.mul(x, x)].into_iter().collect()
+            },
+            |e, old, new| e.add(old, new),
+        );
+        let function = f.finish(&[sum]).unwrap();
+        assert_eq!(work(&function).flops, 3 * 2);
     }
 }

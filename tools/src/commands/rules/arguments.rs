@@ -17,9 +17,14 @@ pub(crate) enum RulesCommand {
     Check {
         /// Files of rules. The default is the built-in ones
         files: Vec<String>,
-        /// Operands that each rule is tried on, in each direction
-        #[arg(long, value_name = "N", default_value_t = 100)]
-        trials: u32,
+        /// Checks the gradients of all operators instead: those that have a rule and those that are derived of
+        /// definitions against each other and against differences of values
+        #[arg(long, conflicts_with = "files")]
+        gradients: bool,
+        /// Operands that each rule is tried on, in each direction, by default 100; with `--gradients`, uses of each
+        /// operator, by default 4
+        #[arg(long, value_name = "N")]
+        trials: Option<u32>,
     },
     /// Prints what each rule did for a model, as a table: matches, applications, nodes that were new,
     /// classes united, nodes looked at, and nodes that the result has
