@@ -20,6 +20,7 @@
 
 mod point;
 mod rules;
+mod scans;
 mod solve;
 mod sources;
 #[cfg(test)]
@@ -58,8 +59,7 @@ pub struct Vjp {
 /// part of it. What changes in steps, such as `floor` and conversions to integers, does not change.
 ///
 /// # Errors
-/// Where a stage is of a form that is not differentiated: a scan, a reduction or scatter with a combination of
-/// its own, axes that end at counts, floats of eight bits. The message starts in lower case and names it.
+/// Where a stage is of a form that is not differentiated: a reduction or scatter with a combination of its own, axes that end at counts, floats of eight bits. The message starts in lower case and names it.
 ///
 /// ```
 /// use ir_core::{DType, TensorData};
@@ -270,7 +270,7 @@ impl Writer<'_> {
             for op in body.block_ops(source.block) {
                 let Some((tensor, indices)) = read(body, op) else { continue };
                 if self.active.contains(&tensor)
-                    && carries(body, source.block, op, &source.values())
+                    && carries(body, source.block, body.result(op, 0), &source.values())
                 {
                     self.contribute(&source, op, tensor, &indices);
                 }

@@ -47,6 +47,11 @@ impl<'a> Point<'a> {
         }
     }
 
+    /// What `load`, an operation of the block, gives.
+    pub(super) fn result(&self, load: OpId) -> ValueId {
+        self.body.result(load, 0)
+    }
+
     /// Says that the point is one of the block only where `conditions` hold, comparisons with 0.
     pub(super) fn guard(&mut self, e: &mut Expression<'_>, conditions: &[(ScalarOp, Index)]) {
         for (op, index) in conditions {
@@ -67,6 +72,11 @@ impl<'a> Point<'a> {
     /// Says that the index `value` of the block is `index`.
     pub(super) fn bind(&mut self, value: ValueId, index: Index) {
         self.places.insert(value, index);
+    }
+
+    /// Says that the argument `value` of the block, which is no index, is `written`.
+    pub(super) fn bind_value(&mut self, value: ValueId, written: ValueId) {
+        self.values.insert(value, written);
     }
 
     /// Writes `index`.
@@ -238,17 +248,17 @@ impl<'a> Point<'a> {
         }
     }
 
-    /// By how much what `target`, a load of `block`, reads changes a sum that changes by `seeds` with values of the
-    /// block, in the type that changes have; `None` where it does not. The block is written.
+    /// By how much a sum that changes by `seeds` with values of `block` changes with `goal`, what a load reads or an
+    /// argument, in the type that changes have; `None` where it does not. The block is written.
     pub(super) fn pull(
         &mut self,
         e: &mut Expression<'_>,
         block: BlockId,
         seeds: &[(ValueId, ValueId)],
-        target: OpId,
+        goal: ValueId,
     ) -> Option<ValueId> {
         let body = self.body;
-        let depends = dependents(body, block, target);
+        let depends = dependents(body, block, goal);
         let mut changes: FxHashMap<ValueId, ValueId> = FxHashMap::default();
         for (value, change) in seeds.iter().filter(|(value, _)| depends.contains(value)) {
             let before = changes.get(value).copied();
@@ -258,10 +268,11 @@ impl<'a> Point<'a> {
             body.block_ops(block).filter(|op| body.result_count(*op) == 1).collect();
         for op in ops.into_iter().rev() {
             let result = body.result(op, 0);
-            let Some(g) = changes.remove(&result) else { continue };
-            if op == target {
-                return self.under_condition(e, target, g);
+            if result == goal {
+                let g = changes.remove(&goal)?;
+                return self.under_condition(e, op, g);
             }
+            let Some(g) = changes.remove(&result) else { continue };
             for (number, operand) in body.operands(op).enumerate() {
                 if !depends.contains(&operand) || !gives_on(body, op, number) {
                     continue;
@@ -272,7 +283,7 @@ impl<'a> Point<'a> {
                 }
             }
         }
-        None
+        changes.remove(&goal)
     }
 
     /// `g` where `load` reads an element.
@@ -359,9 +370,9 @@ fn gives_on(body: &Body, op: OpId, number: usize) -> bool {
         }
 }
 
-/// The values of `block` that change with what `load` reads.
-fn dependents(body: &Body, block: BlockId, load: OpId) -> FxHashSet<ValueId> {
-    let mut found: FxHashSet<ValueId> = FxHashSet::from_iter([body.result(load, 0)]);
+/// The values of `block` that change with `goal`.
+fn dependents(body: &Body, block: BlockId, goal: ValueId) -> FxHashSet<ValueId> {
+    let mut found: FxHashSet<ValueId> = FxHashSet::from_iter([goal]);
     for op in body.block_ops(block).filter(|op| body.result_count(*op) == 1) {
         let mut operands = body.operands(op).enumerate();
         if operands.any(|(number, operand)| found.contains(&operand) && gives_on(body, op, number))
@@ -372,9 +383,9 @@ fn dependents(body: &Body, block: BlockId, load: OpId) -> FxHashSet<ValueId> {
     found
 }
 
-/// Whether one of `values` changes with what `load` reads, both of `block`.
-pub(super) fn carries(body: &Body, block: BlockId, load: OpId, values: &[ValueId]) -> bool {
-    let found = dependents(body, block, load);
+/// Whether one of `values` changes with `goal`, both of `block`.
+pub(super) fn carries(body: &Body, block: BlockId, goal: ValueId, values: &[ValueId]) -> bool {
+    let found = dependents(body, block, goal);
     values.iter().any(|value| found.contains(value))
 }
 

@@ -3,9 +3,9 @@
 use ir_core::{BlockId, Body, DType, OpId, Scalar, SmallVec, ValueId};
 use rustc_hash::FxHashMap;
 
-use super::all_points;
 use super::point::{Point, is_float};
 use super::rules::{masked, product};
+use super::{all_points, scans};
 use crate::compute::{
     Combiner, ComputeBuilder, Expression, Reduce, Scan, Scatter, Stage, Tensor, Yield,
 };
@@ -22,6 +22,8 @@ pub(super) struct Source {
     /// Whether it may fail for numbers that there are not.
     pub(super) is_checked: bool,
     seed: Seed,
+    /// Arguments that are no indices, with what they are at each point.
+    pub(super) state: Vec<(ValueId, Tensor)>,
 }
 
 /// By how much values of a block change.
@@ -34,6 +36,8 @@ enum Seed {
     Factor { value: ValueId, change: Tensor, others: Tensor, zeros: Tensor },
     /// As the element at `place`, where the update is the last one there.
     Update { value: ValueId, change: Tensor, place: Vec<ValueId>, last: Option<Tensor> },
+    /// A step of a scan: the element, and the states behind it, whose changes are stored from the last step on.
+    Step { element: (ValueId, Tensor), states: Vec<(ValueId, Tensor)>, axis: usize },
     /// As the element, where no update changed it.
     Initial { value: ValueId, change: Tensor, last: Tensor },
 }
@@ -52,13 +56,16 @@ impl Source {
             ScalarOp::of(body.op_name(op)).is_some() && is_float(body, body.result(op, 0))
         });
         let is_checked = body.block_ops(block).any(|op| may_fail(body, op));
-        Source { block, extents, computes, is_checked, seed }
+        Source { block, extents, computes, is_checked, seed, state: vec![] }
     }
 
     /// The values of the block that change.
     pub(super) fn values(&self) -> Vec<ValueId> {
         match &self.seed {
             Seed::Element(values) => values.iter().map(|(value, _)| *value).collect(),
+            Seed::Step { element, states, .. } => {
+                std::iter::once(element).chain(states).map(|(value, _)| *value).collect()
+            }
             Seed::Winner { value, .. }
             | Seed::Factor { value, .. }
             | Seed::Update { value, .. }
@@ -74,9 +81,13 @@ impl Source {
         axes: &[Index],
         load: OpId,
     ) -> Option<ValueId> {
+        for (argument, tensor) in &self.state {
+            let value = point.read(e, tensor, axes);
+            point.bind_value(*argument, value);
+        }
         point.write(e, self.block, axes);
         let seeds = self.seeds(e, point, axes);
-        point.pull(e, self.block, &seeds, load)
+        point.pull(e, self.block, &seeds, point.result(load))
     }
 
     fn seeds(
@@ -91,6 +102,15 @@ impl Source {
         match &self.seed {
             Seed::Element(values) => {
                 values.iter().map(|(value, change)| (*value, element(e, point, change))).collect()
+            }
+            Seed::Step { element: own, states, axis } => {
+                let mut backwards = axes.to_vec();
+                backwards[*axis] = from_the_last(&axes[*axis], self.extents[*axis]);
+                let mut seeds = vec![(own.0, element(e, point, &own.1))];
+                for (value, change) in states {
+                    seeds.push((*value, point.read(e, change, &backwards)));
+                }
+                seeds
             }
             Seed::Winner { value, change, winner, number } => {
                 let own = match number {
@@ -177,8 +197,13 @@ pub(super) fn sources(
     let (block, _) = blocks[0];
     let values = yielded(body, block);
     let name = &stage.name;
-    if body.is::<Scan>(stage.op) {
-        return Err(format!("`{name}` is a scan"));
+    if let Some(scan) = body.view::<Scan>(stage.op) {
+        let Some(change) = changes[0].clone() else { return Ok(vec![]) };
+        let written = scans::write(body, stage, &scan, change, builder, tensors);
+        let scans::Written { element, states, before, axis } = written;
+        let seed = Seed::Step { element, states, axis };
+        let source = Source::new(body, block, stage.shape.clone(), seed);
+        return Ok(vec![Source { state: before, ..source }]);
     }
     let all: Vec<i64> = stage.shape.iter().chain(&stage.reduction).copied().collect();
     if body.is::<Scatter>(stage.op) {
@@ -307,8 +332,13 @@ fn elements(values: &[ValueId], changes: &[Option<Tensor>]) -> Vec<(ValueId, Ten
     changes.filter_map(|(value, change)| Some((*value, change.clone()?))).collect()
 }
 
+/// The index that is as far from the last of `extent` indices as `index` is from the first.
+pub(super) fn from_the_last(index: &Index, extent: i64) -> Index {
+    Index::constant(extent - 1).difference(index)
+}
+
 /// What `block` gives.
-fn yielded(body: &Body, block: BlockId) -> Vec<ValueId> {
+pub(super) fn yielded(body: &Body, block: BlockId) -> Vec<ValueId> {
     let end = body.last_op(block).and_then(|end| body.view::<Yield>(end));
     end.expect("a block ends with what it gives").values
 }
