@@ -126,8 +126,10 @@ pub const CODES: &[Code] = &[
     Code {
         code: NO_GRADIENT,
         title: "an operator has no gradient",
-        explanation: "`gradient` needs a rule for every operator between a parameter and the value of \
-                      `@main`; the page of an operator in the reference says whether it has one. \
+        explanation: "`gradient` needs a rule, or a definition as tensor expressions, of every operator \
+                      between a parameter and the value of `@main`; the page of an operator in the \
+                      reference says whether it has one. Of definitions, scatters and reductions by \
+                      combinations of their own are not differentiated, but for sums. \
                       Kernels and layouts come behind; a cell that is kept in data or passed to \
                       a recursion, and a function without a body, have no gradient.",
     },

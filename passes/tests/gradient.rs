@@ -165,6 +165,25 @@ const EXPRESSIONS: &[(&str, &str)] = &[
     ("(1, 2, 4, 5)", "nn.adaptive_avg_pool2d(%x, output_size=[1, 1])"),
     // Identities.
     ("(3)", "annotation.stop_fusion(%x)"),
+    // Derived from definitions: of operators without a rule, and of cases that rules do not have.
+    ("(2, 3); (3, 4)", "einsum((%x, %y), equation=\"ij,jk->ki\")"),
+    ("(3, 3)", "einsum((%x,), equation=\"ii->i\")"),
+    ("(1, 2, 2, 3)", "nn.upsampling(%x, scale_h=2f, scale_w=3f, method=\"bilinear\")"),
+    ("(1, 2, 3, 2)", "image.resize2d(%x, size=[5, 4], method=\"cubic\")"),
+    ("(1, 4, 3, 2)", "nn.depth_to_space(%x, block_size=2)"),
+    ("(5, 6); (2, 2)", "strided_set(%x, %y, [1i64, 0i64], [5i64, 6i64], [3i64, 3i64])"),
+    ("(3, 4)", "cumprod(%x, axis=1, exclusive=True)"),
+    (
+        "(1, 5, 4, 2); (3, 2, 2, 3)",
+        "nn.conv2d(%x, %y, strides=[2, 1], data_layout=\"NHWC\", kernel_layout=\"HWIO\")",
+    ),
+    ("(1, 2, 5, 7)", "nn.adaptive_avg_pool2d(%x, output_size=[2, 3])"),
+    ("(1, 2, 5, 7)", "nn.adaptive_max_pool2d(%x, output_size=[2, 3])"),
+    ("(1, 5, 5, 2)", "nn.max_pool2d(%x, pool_size=[2, 3], strides=[1, 2], layout=\"NHWC\")"),
+    (
+        "(3, 4); (3)",
+        "scatter_elements(%x, expand_dims(meta_indices, axis=1), expand_dims(%y, axis=1), axis=1)",
+    ),
 ];
 
 /// The program that computes an expression of parameters of these shapes.

@@ -79,13 +79,17 @@ pub const CODES: &[Code] = &[
         code: REFUTED,
         title: "a rule is wrong",
         explanation: "`relay-opt rules check` found operands on which the two sides differ, or on \
-                      which the right side does not type. The notes show them.",
+                      which the right side does not type. The notes show them. With `--gradients`, it \
+                      is the gradient of an operator: its rule, or what follows from its definition, \
+                      differs from the other, or from differences of values.",
     },
     Code {
         code: UNTRIED,
         title: "a rule was not tried",
         explanation: "No random operands satisfy the left side and the conditions of the rule. Say \
-                      what they look like: `for %x: Tensor[(n, k), float32], ?p in [1, 2]`.",
+                      what they look like: `for %x: Tensor[(n, k), float32], ?p in [1, 2]`. With \
+                      `--gradients`, an operator takes none of the operands that are tried, so that its \
+                      gradient is not checked.",
     },
     Code {
         code: STRATEGY,

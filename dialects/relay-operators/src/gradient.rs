@@ -20,11 +20,11 @@ pub(crate) fn register(registry: &mut Registry) {
     registry.op::<Vjp>();
 }
 
-/// How changes of an operator's result come back to its operands, in reverse mode.
+/// How changes of an operator's result come back to its operands, in reverse mode. Where an operator has no rule, or
+/// that has no case for its attributes, they follow from its [definition](relay::define::Define), as [`derived`] says.
 ///
 /// Attach it with `hooks(Gradient(|at| at.to(0, |change| change * at.result())))`. A rule says nothing
-/// of an operand that the result does not change with, such as that of `floor`; an operator without a
-/// rule is an error where its operand matters.
+/// of an operand that the result does not change with, such as that of `floor`.
 ///
 /// Where there are several derivatives, rules take one: `nn.relu` has slope 0 at 0, the first of equal
 /// elements is the greatest one, and equal operands of `maximum` share the change.
@@ -104,6 +104,7 @@ pub struct Pullback<'p> {
     applied: Applied,
     change: Change<'p>,
     given: RefCell<Vec<(usize, Change<'p>)>>,
+    refused: RefCell<Option<String>>,
 }
 
 /// What [`Pullback::new`] is told of an operation.
@@ -121,12 +122,18 @@ pub struct Applied {
 impl<'p> Pullback<'p> {
     /// The operation `applied`, whose result changes by `change`.
     pub fn new(emit: &'p dyn Emit, applied: Applied, change: Change<'p>) -> Pullback<'p> {
-        Pullback { emit, applied, change, given: RefCell::default() }
+        Pullback { emit, applied, change, given: RefCell::default(), refused: RefCell::default() }
     }
 
     /// What the rule gave: operands with their changes.
-    pub fn into_changes(self) -> Vec<(usize, Change<'p>)> {
-        self.given.into_inner()
+    ///
+    /// # Errors
+    /// Where the rule has no case for this; the message says for what.
+    pub fn into_changes(self) -> Result<Vec<(usize, Change<'p>)>, String> {
+        match self.refused.into_inner() {
+            Some(message) => Err(message),
+            None => Ok(self.given.into_inner()),
+        }
     }
 
     /// The declared fields of the operator, its operands as terms.
@@ -217,9 +224,9 @@ impl<'p> Pullback<'p> {
         Term::value(self.emit, value, ty)
     }
 
-    /// Says that there is no rule for this case, and what it is: ``a stride above 1``.
+    /// Says that there is no rule for this case, and what it is: ``a stride above 1``. The first one counts.
     pub fn refuse(&self, message: impl Into<String>) {
-        self.emit.refuse(message.into());
+        self.refused.borrow_mut().get_or_insert_with(|| message.into());
     }
 }
 

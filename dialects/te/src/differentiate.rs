@@ -36,9 +36,10 @@ use crate::compute::{
 };
 use crate::index::values::index_values;
 use crate::index::{Index, Indices, Var};
+use crate::scalar::ScalarOp;
 use point::{Point, carries};
 use rules::{masked, wide};
-use solve::{Solution, solve};
+use solve::{Read, Solution, solve};
 use sources::{Source, sources};
 
 /// A product of a vector with a Jacobian.
@@ -168,6 +169,33 @@ fn read(body: &Body, op: OpId) -> Option<(ValueId, Vec<ValueId>)> {
     body.view(op).map(|LoadIf { tensor, indices, .. }| (tensor, indices))
 }
 
+/// Indices that are 0 wherever `condition` holds, given what is known of indices of its block: it bounds them from both
+/// sides, as paddings do where an extent is 1.
+fn zeros(body: &Body, condition: ValueId, known: &FxHashMap<ValueId, Index>) -> Vec<Index> {
+    // What is at least 0.
+    let (mut bounded, mut pending): (Vec<Index>, Vec<ValueId>) = (vec![], vec![condition]);
+    while let Some(value) = pending.pop() {
+        let Some(op) = body.defining_op(value) else { continue };
+        let Some(scalar) = ScalarOp::of(body.op_name(op)) else { continue };
+        let operand = |number: usize| known.get(&body.operand(op, number));
+        let difference = |a: usize, b: usize| Some(operand(a)?.difference(operand(b)?));
+        bounded.extend(match scalar {
+            ScalarOp::And => {
+                pending.extend(body.operands(op));
+                None
+            }
+            ScalarOp::Ge => difference(0, 1),
+            ScalarOp::Le => difference(1, 0),
+            ScalarOp::Gt => difference(0, 1).map(|index| index.plus(-1)),
+            ScalarOp::Lt => difference(1, 0).map(|index| index.plus(-1)),
+            _ => None,
+        });
+    }
+    let is_least =
+        |index: &&Index| bounded.iter().any(|other| index.sum(other).as_constant() == Some(0));
+    bounded.iter().filter(is_least).cloned().collect()
+}
+
 /// Removes the stages of `item` that nothing reads.
 fn prune(item: &mut Item) {
     let Some(body) = item.body_mut() else { return };
@@ -294,7 +322,11 @@ impl Writer<'_> {
         }
         let solution = solve(&shape, &source.extents, |axes, table| {
             let known = index_values(body, source.block, axes, table);
-            indices.iter().map(|index| known.get(index).cloned()).collect()
+            let indices = indices.iter().map(|index| known.get(index).cloned());
+            let indices = indices.collect::<Option<Vec<Index>>>()?;
+            let condition = body.view::<LoadIf>(load).map(|load| load.condition);
+            let zeros = condition.map_or(vec![], |condition| zeros(body, condition, &known));
+            Some(Read { indices, zeros })
         });
         let is_guarded = body.is::<LoadIf>(load);
         let solution = solution.filter(|solution| solution.by_index || !is_guarded);

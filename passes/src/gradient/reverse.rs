@@ -5,12 +5,12 @@ use std::mem;
 
 use indexmap::{IndexMap, IndexSet};
 use ir_core::{
-    BlockId, Body, InsertPoint, OpFields, OpId, OpParts, Symbol, Type, ValueId, ValueMap,
+    BlockId, Body, InsertPoint, OpFields, OpId, OpParts, Registry, Symbol, Type, ValueId, ValueMap,
 };
 use relay::define::Define;
 use relay::language::{Construct, Match, Pattern, Tuple, TupleGet, end_block, yielded};
 use relay_operators::gradient::derived::pull_derived;
-use relay_operators::gradient::{Applied, Change, Gradient, Pullback, Term};
+use relay_operators::gradient::{Applied, Change, Emit, Gradient, Pullback, Term};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use super::emitter::Emitter;
@@ -222,28 +222,51 @@ fn pull<'e>(
         let Change::Data(change) = change else { return };
         let constructor: String = attrs.value("name").expect("a constructor has a name");
         take_apart(emitter, forward, (&constructor, &values), change, changes);
-    } else if let Some(Gradient(rule)) = registry.hook::<Gradient>(name) {
-        let wanted = values.iter().map(|value| forward.active.contains(value)).collect();
-        let result = (result, emitter.ty(result));
-        let at = Pullback::new(emitter, Applied { operands, result, attrs, wanted }, change);
-        rule(&at);
-        for (index, change) in at.into_changes() {
-            changes.entry(values[index]).or_insert(Change::None).add(change);
-        }
-    } else if registry.hook::<Define>(name).is_some() {
-        let wanted = values.iter().map(|value| forward.active.contains(value)).collect();
-        let result = (result, emitter.ty(result));
-        let at = Pullback::new(emitter, Applied { operands, result, attrs, wanted }, change);
-        if let Err(reason) = pull_derived(&at, registry, name) {
-            emitter.report(refused_definition(&emitter.f.borrow(), op, &reason));
-        }
-        for (index, change) in at.into_changes() {
+    } else if registry.hook::<Gradient>(name).is_some() || registry.hook::<Define>(name).is_some() {
+        let applied = || {
+            let wanted = values.iter().map(|value| forward.active.contains(value)).collect();
+            let result = (result, emitter.ty(result));
+            Applied { operands: operands.clone(), result, attrs, wanted }
+        };
+        for (index, change) in changes_of_operands(emitter, op, registry, &applied, change) {
             changes.entry(values[index]).or_insert(Change::None).add(change);
         }
     } else {
         let error = refused(&emitter.f.borrow(), op);
         emitter.report(error);
     }
+}
+
+/// The changes of the operands of the operator `op`, by its rule, or where that has no case for it, by its definition.
+fn changes_of_operands<'e>(
+    emitter: &'e Emitter<'_, '_>,
+    op: OpId,
+    registry: &Registry,
+    applied: &dyn Fn() -> Applied,
+    change: Change<'e>,
+) -> Vec<(usize, Change<'e>)> {
+    let name = emitter.f.borrow().body.op_name(op);
+    let mut refusal = None;
+    if let Some(Gradient(rule)) = registry.hook::<Gradient>(name) {
+        let at = Pullback::new(emitter, applied(), change.clone());
+        rule(&at);
+        match at.into_changes() {
+            Ok(changes) => return changes,
+            Err(message) => refusal = Some(message),
+        }
+    }
+    if registry.hook::<Define>(name).is_some() {
+        let at = Pullback::new(emitter, applied(), change);
+        match pull_derived(&at, registry, name).and_then(|()| at.into_changes()) {
+            Ok(changes) => return changes,
+            Err(reason) => {
+                emitter.report(refused_definition(&emitter.f.borrow(), op, &reason));
+            }
+        }
+    } else if let Some(message) = refusal {
+        emitter.refuse(message);
+    }
+    vec![]
 }
 
 /// Gives the fields of data that `constructor` made of `values` their changes, of which the change of the

@@ -42,19 +42,28 @@ struct Equation {
     right: Index,
 }
 
-/// The points of axes of `extents` at which the indices that `indices_at` computes are those of a given element of a
+/// What is known of a load at a point.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Read {
+    /// The indices of what it reads.
+    pub(super) indices: Vec<Index>,
+    /// What is 0 wherever it reads something.
+    pub(super) zeros: Vec<Index>,
+}
+
+/// The points of axes of `extents` at which the indices that `read_at` computes are those of a given element of a
 /// tensor of `shape`; `None` where that is not known.
 pub(super) fn solve(
     shape: &[i64],
     extents: &[i64],
-    indices_at: impl Fn(&[Index], &mut Indices) -> Option<Vec<Index>>,
+    read_at: impl Fn(&[Index], &mut Indices) -> Option<Read>,
 ) -> Option<Solution> {
     let mut source = Indices::default();
     let mut variables: Vec<(Var, i64)> =
         extents.iter().map(|extent| (source.var(*extent), *extent)).collect();
     let mut axes: Vec<Index> = variables.iter().map(|(var, _)| source.of_var(*var)).collect();
     let mut by_index = true;
-    let mut found = indices_at(&axes, &mut source)?;
+    let Read { indices: mut found, mut zeros } = read_at(&axes, &mut source)?;
     for _ in 0..MOST_CUTS {
         let divided = found.iter().find_map(|index| source.divided(index));
         let Some((var, by)) = divided else { break };
@@ -71,7 +80,7 @@ pub(super) fn solve(
         }
         variables.retain(|(other, _)| *other != var);
         variables.extend([(high, (extent + by - 1) / by), (low, by)]);
-        found = indices_at(&axes, &mut source)?;
+        Read { indices: found, zeros } = read_at(&axes, &mut source)?;
     }
     let mut table = Indices::default();
     let targets: Vec<Var> = shape.iter().map(|extent| table.var(*extent)).collect();
@@ -90,7 +99,11 @@ pub(super) fn solve(
     let number: FxHashMap<Var, usize> =
         variables.iter().enumerate().map(|(number, (var, _))| (*var, number)).collect();
     let mut equations = Vec::with_capacity(found.len());
-    for (index, right) in found.iter().zip(right) {
+    let is_sum = |index: &Index| source.affine(index).is_some();
+    zeros.retain(is_sum);
+    let nothing = std::iter::repeat(Index::default());
+    let sides = found.iter().zip(right).chain(zeros.iter().zip(nothing));
+    for (index, right) in sides {
         let (factors, constant) = source.affine(index)?;
         let factors = factors.into_iter().map(|(var, factor)| (number[&var], factor)).collect();
         equations.push(Equation { factors, constant, right });
@@ -300,7 +313,8 @@ mod tests {
         let at = |point: &[Index], _: &mut Indices| {
             let terms = point.iter().zip(factors);
             let start = Index::constant(constant);
-            Some(vec![terms.fold(start, |sum, (axis, factor)| sum.plus_scaled(axis, *factor))])
+            let index = terms.fold(start, |sum, (axis, factor)| sum.plus_scaled(axis, *factor));
+            Some(Read { indices: vec![index], zeros: vec![] })
         };
         let solution = solve(&[size], extents, at).expect("sums are solved");
         let mut candidates = 1;

@@ -1,8 +1,9 @@
-use ir_core::{Item, Random, Registry, Scalar, TensorData};
+use ir_core::{DType, Item, Module, Random, Registry, Scalar, Symbol, TensorData, verify};
 
 use super::*;
-use crate::generate::{Options, compute_function, inputs};
-use crate::interpreter::{run_compute, same_numbers};
+use crate::generate::{self, Options, compute_function, inputs};
+use crate::interpreter::{run_compute, run_kernel, same_numbers};
+use crate::lower::lower;
 
 /// Random numbers of the type of `like`, few and whole, so that nothing rounds.
 fn random_like(like: &TensorData, random: &mut Random) -> TensorData {
@@ -39,10 +40,10 @@ fn inverses_of_indices_give_what_scatters_give() {
             derived += 1;
             assert_eq!(any.is_zero, scattered.is_zero, "{seed}");
             for vjp in [&any, &scattered] {
-                let mut module = ir_core::Module::default();
-                module.items.insert(ir_core::Symbol::new("f"), vjp.item.clone());
+                let mut module = Module::new();
+                module.items.insert(Symbol::new("f"), vjp.item.clone());
                 let registry = Registry::from([crate::dialect()]);
-                let found = ir_core::verify(&module, &registry).err();
+                let found = verify(&module, &registry).err();
                 assert!(found.is_none(), "{seed}: {found:?}");
             }
             if any.is_zero {
@@ -58,4 +59,40 @@ fn inverses_of_indices_give_what_scatters_give() {
         }
     }
     assert!(derived > 200 && compared > 100, "{derived} {compared}");
+}
+
+#[test]
+fn schedules_of_derivatives_keep_results() {
+    let options = Options { points: 300, extent: 5, ..Options::default() };
+    let mut compared = 0;
+    for seed in 0..120 {
+        let function = compute_function(seed, &options).expect("a function");
+        let Ok(vjp) = vjp(&function, &[0]) else { continue };
+        let arguments = arguments(&function, seed);
+        let expected = run(&vjp.item, &arguments);
+        let (schedule, log) = generate::schedule(&vjp.item, seed, 8).expect("a schedule");
+        let kernel = lower(&schedule).unwrap_or_else(|error| panic!("{seed}: {error}\n{log:#?}"));
+        let body = kernel.body.as_deref().expect("a body");
+        let found = run_kernel(&Module::new(), body, &arguments, 1).expect("a value");
+        assert!(same_numbers(&expected[0], &found[0]), "{seed}: {log:#?}");
+        compared += usize::from(!vjp.is_zero);
+    }
+    assert!(compared > 20, "{compared}");
+}
+
+#[test]
+fn a_combination_of_its_own_has_no_derivative() {
+    let mut f = ComputeBuilder::new();
+    let x = f.input("x", &[4], DType::FLOAT32);
+    let last = f.reduce_user(
+        "last",
+        &[],
+        &[4],
+        &[Scalar::Float(0.0)],
+        |e, _, r| [e.load(&x, r)].into_iter().collect(),
+        |_, _, new| new.iter().copied().collect(),
+    );
+    let function = f.finish(&last).expect("a function");
+    let error = vjp(&function, &[0]).expect_err("no derivative");
+    assert_eq!(error, "`last` reduces by a combination of its own");
 }

@@ -133,7 +133,7 @@ pub(super) fn gradient(case: &Case<'_>) -> Option<Result<Vec<TensorData>, String
     let at = Pullback::new(&emitter, applied, change);
     rule(&at);
     let mut sum = Change::None;
-    for (number, change) in at.into_changes() {
+    for (number, change) in at.into_changes().ok()? {
         if number == case.wrt {
             sum.add(change);
         }
