@@ -9,7 +9,7 @@ use ir_core::{
 use relay::interpreter::{Interpreter, Value, flatten};
 use relay::language::{Constant, FUNC, Tuple, Yield};
 
-use super::Case;
+use super::cases::Case;
 use crate::gradient::{Applied, Change, Emit, Gradient, Pullback, Term};
 
 /// Emits at the end of a function.
