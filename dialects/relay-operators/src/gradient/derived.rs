@@ -106,13 +106,33 @@ fn infer(op: Vjp<Type>, _cx: &mut InferCx<'_>) -> Result<Type, Stop> {
 }
 
 fn verify(cx: &VerifyCx<'_>) -> Result<(), String> {
-    let Some(Vjp { of, attributes, .. }) = cx.body.view::<Vjp>(cx.op) else { return Ok(()) };
+    let Some(Vjp { change, args, of, attributes, .. }) = cx.body.view::<Vjp>(cx.op) else {
+        return Ok(());
+    };
     let info = operator(cx.registry, &of)?;
     if info.hook::<Define>().is_none() {
         return Err(format!("`{of}` has no definition"));
     }
-    info.def.normalize_attrs(attributes.0).map_err(|errors| errors.join("; "))?;
-    Ok(())
+    let attrs = info.def.normalize_attrs(attributes.0).map_err(|errors| errors.join("; "))?;
+    let types: Vec<Type> = args.iter().map(|arg| cx.body.ty(*arg)).collect();
+    let constant = |number: usize| cx.registry.constant(cx.body, *args.get(number)?);
+    expect_result(info, &mut InferCx::with_constants(&types, attrs, &constant), cx.body.ty(change))
+}
+
+/// Errors where the operator `info` gives another type than `result`, as far as both are known.
+fn expect_result(info: &OpInfo, cx: &mut InferCx<'_>, result: Type) -> Result<(), String> {
+    let is_known = |ty: &Type| {
+        let facts = ty.facts();
+        !(facts.has_any || facts.has_unknown || facts.has_variable || facts.has_parameter)
+    };
+    // A relation may need more than the types of operands, such as what a constant is.
+    let expected = info.def.infer.and_then(|infer| cx.answer(infer).ok()).filter(is_known);
+    match expected.filter(|_| is_known(&result)) {
+        Some(expected) if expected != result => {
+            Err(format!("expected a change of type {expected}, found {result}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A use of an operator whose derivative is derived.
@@ -139,6 +159,7 @@ impl Derived<'_> {
         let info = operator(registry, self.of)?;
         let attrs =
             info.def.normalize_attrs(self.attributes).map_err(|errors| errors.join("; "))?;
+        expect_result(info, &mut InferCx::new(self.operands, attrs), self.result)?;
         define_alone(registry, info, self.operands, attrs, self.result)
     }
 
