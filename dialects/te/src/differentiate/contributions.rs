@@ -47,7 +47,9 @@ impl Writer<'_> {
         let points = source.extents.iter().copied().fold(1i64, i64::saturating_mul);
         let is_move = solution.loops.is_empty() && !source.computes;
         let few = candidates <= points.saturating_mul(2) || is_move;
-        let part = match few && !(source.is_checked && !solution.conditions.is_empty()) {
+        // Where there is no point, nothing may fail.
+        let is_safe = !source.is_checked || solution.conditions.is_empty();
+        let part = match few && is_safe {
             true => self.gather(source, load, (tensor, indices), solution),
             false => self.place(source, load, tensor, solution),
         };

@@ -1,8 +1,8 @@
 //! Which points of a stage read an element: the inverse of the indices of a load.
 //!
 //! Each index is `constant + Σ factor · axis` and equals an index of the element, which is given. A variable
-//! of such an equation with one other, `x = s·i + d·k`, takes the values of one residue class, `k = k₀(x mod s)
-//! + s·t`, and then the last one is an exact quotient. So of `x = s·i + d·k` there are ⌈K/s⌉ candidates, not
+//! of such an equation with one other, `x = s·i + d·k`, takes the values of one residue class, from `k₀(x mod s)`
+//! on in steps of `s`, and then the last one is an exact quotient. So of `x = s·i + d·k` there are ⌈K/s⌉ candidates, not
 //! one for each tap, and what has to be checked is only whether indices lie within their extents.
 
 use rustc_hash::FxHashMap;
@@ -339,11 +339,10 @@ mod tests {
             let mut found = vec![];
             for given in points(&loops) {
                 let value = |index: &Index| {
-                    let value = solution.table.value(index, |var| {
+                    solution.table.value(index, |var| {
                         let at = solution.loops.iter().position(|(other, _)| *other == var);
                         at.map_or(x, |at| given[at])
-                    });
-                    value
+                    })
                 };
                 let holds = |(op, index): &(ScalarOp, Index)| match op {
                     ScalarOp::Ge => value(index) >= 0,
