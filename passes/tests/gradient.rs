@@ -171,7 +171,7 @@ const EXPRESSIONS: &[(&str, &str)] = &[
     ("(1, 2, 2, 3)", "nn.upsampling(%x, scale_h=2f, scale_w=3f, method=\"bilinear\")"),
     ("(1, 2, 3, 2)", "image.resize2d(%x, size=[5, 4], method=\"cubic\")"),
     ("(1, 4, 3, 2)", "nn.depth_to_space(%x, block_size=2)"),
-    ("(5, 6); (2, 2)", "strided_set(%x, %y, [1i64, 0i64], [5i64, 6i64], [3i64, 3i64])"),
+    ("(3, 4); (3)", "matrix_set_diag(%x, %y)"),
     ("(3, 4)", "cumprod(%x, axis=1, exclusive=True)"),
     (
         "(1, 5, 4, 2); (3, 2, 2, 3)",
