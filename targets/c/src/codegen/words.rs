@@ -104,7 +104,8 @@ impl Kernel<'_> {
             let load = self.body.defining_op(cast.a)?;
             let dtype = dtype_of(self.body.ty(cast.a))?;
             parts.extend([number, cast.a]);
-            if dtype.bits() != 8 || !dtype.is_integer() || !(is_clear || !dtype.is_signed()) {
+            let is_byte = dtype.is_integer() && dtype.bits() == 8;
+            if !is_byte || dtype.is_signed() && !is_clear {
                 return None;
             }
             loads.push(load);

@@ -201,7 +201,7 @@ impl Helpers {
                 body += &format!("const {vector} row0_{row} = {loaded};\n");
             }
             let rounds = lanes.ilog2() as usize;
-            let pattern = match lanes * stored_bits(elem) as usize {
+            let pattern = match lanes * stored_bits(elem) {
                 ..=INTERLEAVED => interleaved,
                 _ => exchanged,
             };
