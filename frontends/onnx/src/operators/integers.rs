@@ -1,6 +1,6 @@
 //! Products of integers, each less a zero point.
 
-use ir_core::{DType, TensorData};
+use ir_core::DType;
 
 use super::convolution::convolve;
 use super::linear::matmul;
@@ -8,7 +8,6 @@ use crate::importer::{Fault, Value};
 use crate::node::{Cx, attr};
 
 /// Integers that stand for themselves less a zero point.
-#[derive(Clone)]
 pub(super) struct Integers {
     pub(super) data: Value,
     /// The zero point, where it is not known to be 0: one for all; one for each row, where `after` is 1, or for each
@@ -87,11 +86,6 @@ impl Integers {
         let zero = match &self.zero {
             _ if plain => None,
             None => Some(cx.int_scalar(DType::INT32, distance)),
-            Some(Value::Constant(zero)) => {
-                let moved: Vec<i64> = zero.to_i64().iter().map(|z| z + distance).collect();
-                let moved = TensorData::from_i64(DType::INT32, zero.shape(), &moved);
-                Some(Value::Constant(moved.map_err(|error| error.to_string())?))
-            }
             Some(zero) => {
                 let zero = cx.cast(zero, DType::INT32)?;
                 Some(cx.with_scalar("add", &zero, distance as f64)?)
