@@ -1,6 +1,6 @@
 //! Level by level, trees have the results that they have one by one.
 
-mod common;
+use crate::common;
 
 use common::{cases, keeps_meaning, parse, printed, registry, run, trees};
 use ir_core::{Module, verify};

@@ -4,7 +4,7 @@
 //! `MODEL.PASS.relay`, each with inferred types. Small models of the same form lie in
 //! `fixtures/corpus`, so that there is always something to compare.
 
-mod common;
+use crate::common;
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,6 @@
 //! Defunctionalization: what comes out is first-order and computes the same.
 
-mod common;
+use crate::common;
 
 use common::higher_order::program;
 use common::{cases, fixtures, parse, printed, registry, run};

@@ -1,7 +1,7 @@
 //! Kernels that are searched for, with the operators in them, cost no more than the post-dominator
 //! groups, and programs of them compute the same, bit by bit.
 
-mod common;
+use crate::common;
 
 use common::registry;
 use ir_core::pipeline::{Pipeline, RunOptions, run};

@@ -1,6 +1,6 @@
 //! Gradients: against differences of values, and against those of the original.
 
-mod common;
+use crate::common;
 
 use common::differences::check;
 use common::tangents;

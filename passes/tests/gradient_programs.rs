@@ -1,7 +1,7 @@
 //! Gradients of programs with branches, recursion, data, functions that are values and cells: against
 //! differences of values, and against those of the original.
 
-mod common;
+use crate::common;
 
 use common::{cases, differences, parse, printed, registry, run, tangents};
 

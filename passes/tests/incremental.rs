@@ -1,7 +1,7 @@
 //! The incremental database: it answers what the front end answers, and computes again only what an
 //! edit affects.
 
-mod common;
+use crate::common;
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,6 +1,6 @@
 //! Inlining: a module grows in proportion to what it was.
 
-mod common;
+use crate::common;
 
 use std::fmt::Write;
 

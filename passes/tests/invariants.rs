@@ -1,6 +1,6 @@
 //! What stays the same in a loop is computed before it, and results stay.
 
-mod common;
+use crate::common;
 
 use std::fmt::Write;
 

@@ -1,6 +1,6 @@
 //! Lowering to whole programs: what comes out survives its text, and computes the same.
 
-mod common;
+use crate::common;
 
 use common::{parse, printed, registry, run};
 use ir_core::fingerprint::of_module;

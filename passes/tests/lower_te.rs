@@ -1,6 +1,6 @@
 //! Programs as tensor expressions compute what the reference interpreter says.
 
-mod common;
+use crate::common;
 
 use common::{parse, registry, run};
 use ir_core::{Item, Module, Registry, Symbol, TensorData, verify};

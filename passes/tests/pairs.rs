@@ -4,7 +4,7 @@
 //! each with inferred types. Where our result is another one on purpose, the case is listed in
 //! [`DIFFERENT`] with the reason, and in `docs/passes-differences.md`.
 
-mod common;
+use crate::common;
 
 use common::alpha::{Compare, alpha_equal};
 use common::{fixtures, parse, printed, registry, run};

@@ -1,6 +1,6 @@
 //! Partial evaluation: what comes out computes the same, and what is known is gone.
 
-mod common;
+use crate::common;
 
 use common::higher_order::program;
 use common::{cases, cells, keeps_meaning, parse, printed, registry, run};

@@ -1,6 +1,6 @@
 //! Cells that become values: results stay, and cells that do not escape are gone.
 
-mod common;
+use crate::common;
 
 use common::{cases, cells, keeps_meaning, parse, printed, registry};
 use ir_core::Module;

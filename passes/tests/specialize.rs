@@ -1,6 +1,6 @@
 //! Specialization: what comes out has one type each, and computes the same.
 
-mod common;
+use crate::common;
 
 use common::higher_order::program;
 use common::{cases, parse, printed, registry, run};

@@ -1,6 +1,6 @@
 //! Steps of training against the formulas of their optimizers, which are written down here once more.
 
-mod common;
+use crate::common;
 
 use common::{parse, registry, run};
 use ir_core::{DType, TensorData};

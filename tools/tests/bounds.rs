@@ -1,7 +1,7 @@
 //! Programs on extents up to a bound, compiled once, give what the interpreter gives for each of them;
 //! what depends on extents in another way than by their numbers is refused.
 
-mod compiled;
+use crate::compiled;
 #[path = "../benches/encoder/mod.rs"]
 mod encoder;
 

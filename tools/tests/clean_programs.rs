@@ -3,7 +3,7 @@
 //!
 //! `PROPTEST_CASES` sets how many random programs, `PROPTEST_RNG_SEED` the first.
 
-mod compiled;
+use crate::compiled;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

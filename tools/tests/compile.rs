@@ -3,7 +3,6 @@
 
 #[path = "../../targets/c/tests/common/installed.rs"]
 mod installed;
-#[path = "compile/programs.rs"]
 mod programs;
 
 use std::fs;

@@ -6,7 +6,7 @@
 //! known functions are inlined; how many there are for each reason is printed. Every other one must
 //! agree.
 
-mod compiled;
+use crate::compiled;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -7,7 +7,7 @@
 //! 0.15 s for a random program in one way. With `--nocapture` a line says which programs were built
 //! in which way, as soon as they are.
 
-mod compiled;
+use crate::compiled;
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -264,3 +264,31 @@ fn examples_lock_the_versions_of_the_workspace() {
         assert!(others.is_empty(), "{example}: {others:?}");
     }
 }
+
+/// Files of tests are modules of `tests/main.rs` where a crate has that; one that is not named there would
+/// never run.
+#[test]
+fn every_file_of_tests_is_run() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut seen = 0;
+    for folder in graph().folders.values() {
+        let tests = root.join(folder).join("tests");
+        let Ok(main) = std::fs::read_to_string(tests.join("main.rs")) else { continue };
+        let manifest = std::fs::read_to_string(tests.join("../Cargo.toml")).unwrap();
+        for entry in std::fs::read_dir(&tests).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().and_then(|name| name.to_str()).unwrap().to_string();
+            if path.extension().is_none_or(|extension| extension != "rs") || name == "main" {
+                continue;
+            }
+            seen += 1;
+            assert!(
+                main.contains(&format!("\nmod {name};\n"))
+                    || manifest.contains(&format!("[[test]]\nname = \"{name}\"")),
+                "{} is neither a module of tests/main.rs nor a test of its own",
+                path.display()
+            );
+        }
+    }
+    assert!(seen > 90, "{seen}");
+}

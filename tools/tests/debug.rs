@@ -1,6 +1,6 @@
 //! The debugging commands on passes with planted bugs.
 
-mod planted;
+use crate::planted;
 
 use std::path::PathBuf;
 use std::time::Instant;

@@ -4,7 +4,7 @@
 //! the first. A failure shows the seed and the smallest program that still fails. The kernels of
 //! many programs are compiled at a time.
 
-mod compiled;
+use crate::compiled;
 
 use compiled::{Case, case, compiler, interpreted, number, run, target};
 use ir_core::pipeline::{self, Pipeline, RunOptions, catch_panic};

@@ -1,6 +1,6 @@
 //! The documentation says what the code does: generated pages, examples and links.
 //!
-//! `UPDATE=1 cargo test -p relay-opt --test docs` rewrites the generated pages, and the results of the
+//! `UPDATE=1 cargo test -p relay-opt --test integration docs` rewrites the generated pages, and the results of the
 //! passes' examples in the doc comments of `passes/src` that are other ones now; run it twice, since the
 //! pages show those comments.
 
@@ -32,7 +32,10 @@ fn check(path: &str, wanted: &str) {
     if updating() {
         fs::write(&full, wanted).expect("the page is writable");
     }
-    assert!(read(&full) == wanted, "{path} is stale; UPDATE=1 cargo test -p relay-opt --test docs");
+    assert!(
+        read(&full) == wanted,
+        "{path} is stale; UPDATE=1 cargo test -p relay-opt --test integration docs"
+    );
 }
 
 #[test]

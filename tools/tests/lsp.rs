@@ -1,10 +1,8 @@
 //! `relay-opt lsp`, as a process with real pipes, and once in process.
 
-#[path = "lsp/client.rs"]
 mod client;
 #[path = "../benches/common/mod.rs"]
 mod common;
-#[path = "lsp/scale.rs"]
 mod scale;
 
 use std::path::Path;

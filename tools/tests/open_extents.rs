@@ -1,7 +1,7 @@
 //! Programs whose extents are known only when they run give what the interpreter gives, compiled and in
 //! the executor of loops, and fail where it fails.
 
-mod compiled;
+use crate::compiled;
 
 use compiled::{compiler, messages};
 use ir_core::{DType, Diagnostics, Random, TensorData};

@@ -6,7 +6,7 @@
 //!
 //! `PROPTEST_CASES` sets how many random programs.
 
-mod compiled;
+use crate::compiled;
 
 use compiled::{compiler, messages};
 use ir_core::{Diagnostics, Module, Random, Registry};

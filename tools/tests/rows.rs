@@ -1,7 +1,7 @@
 //! Programs on any number of rows, compiled once, give what the interpreter gives; what mixes rows
 //! is not compiled so.
 
-mod compiled;
+use crate::compiled;
 
 use compiled::{compiler, messages};
 use ir_core::{DType, Diagnostics, Module, Random, Registry, TensorData};

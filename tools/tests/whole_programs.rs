@@ -4,7 +4,7 @@
 //! `PROPTEST_CASES` sets how many random programs, `PROPTEST_RNG_SEED` the first. How many could not be
 //! compiled is printed, with the reasons.
 
-mod compiled;
+use crate::compiled;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! Models that cannot be imported.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::path::PathBuf;

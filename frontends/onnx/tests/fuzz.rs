@@ -1,6 +1,6 @@
 //! Whatever the bytes are, the result is a module or diagnostics.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,6 +1,6 @@
 //! What models become.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Operators on texts give what Rust's own do, for texts of letters of several lengths in UTF-8.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,5 @@
 //! What the tests of the passes share.
 
-#![allow(dead_code, reason = "every test binary uses a part of it")]
-
 pub(crate) mod alpha;
 pub(crate) mod cells;
 pub(crate) mod differences;
@@ -12,7 +10,7 @@ pub(crate) mod trees;
 use std::path::PathBuf;
 
 use ir_core::pass::PassInstance;
-use ir_core::{Diagnostic, FuncMut, Item, Module, PassContext, Registry, Symbol, verify};
+use ir_core::{Diagnostic, FuncMut, Item, Module, PassContext, Registry, verify};
 use relay::interpreter::{Interpreter, Options, approx_equal, random_arguments};
 
 /// All dialects and passes.
@@ -95,12 +93,6 @@ pub(crate) fn printed(module: &Module, registry: &Registry) -> String {
 /// The fixtures next to the tests.
 pub(crate) fn fixtures() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
-}
-
-/// The functions of `module` in order.
-pub(crate) fn functions(module: &Module) -> Vec<Symbol> {
-    let is_function = |item: &Item| item.signature.op == relay::language::FUNC;
-    module.items.iter().filter(|(_, item)| is_function(item)).map(|(name, _)| *name).collect()
 }
 
 /// `module` after `pipeline`, which verifies, reads back and computes the same but for rounding.

@@ -1,7 +1,7 @@
 //! Generated code is free of warnings and of undefined behaviour: all scalar operations and a few
 //! kernels, under both compilers, with the sanitizers for addresses and undefined behaviour.
 
-mod common;
+use crate::common;
 
 use std::fs;
 use std::path::Path;

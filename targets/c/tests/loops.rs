@@ -1,6 +1,6 @@
 //! Loops, memory and threads, as both compilers translate them, against the interpreter.
 
-mod common;
+use crate::common;
 
 use common::{Writer, module, numbers, run_everywhere};
 use ir_core::{DType, Item, Module, OpFields, Scalar, TensorData, Type, ValueId};

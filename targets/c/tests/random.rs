@@ -1,7 +1,7 @@
 //! Random compute functions, scheduled with vectors and threads, lowered, and translated: the
 //! compiled kernels give what the interpreter gives.
 
-mod common;
+use crate::common;
 
 use common::{call, compilers, module, target};
 use ir_core::{Item, TensorData, verify};

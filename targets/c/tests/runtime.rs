@@ -1,6 +1,6 @@
 //! The compiler, the cache and the loader, when all is well and when it is not.
 
-mod common;
+use crate::common;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Every scalar operation on every element type, in scalars and in vectors of several widths, as
 //! both compilers translate it, against what the operation says of itself.
 
-mod common;
+use crate::common;
 
 use common::{Writer, module, numbers};
 use ir_core::{DType, Item, Scalar, TensorData};

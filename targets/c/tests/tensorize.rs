@@ -1,6 +1,6 @@
 //! Tensorized dot products of int8 numbers.
 
-mod common;
+use crate::common;
 
 use std::fs;
 use std::path::Path;

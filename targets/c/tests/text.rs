@@ -1,6 +1,6 @@
 //! What the C of small kernels looks like.
 
-mod common;
+use crate::common;
 
 use common::{Writer, module, text};
 use ir_core::{DType, Item};

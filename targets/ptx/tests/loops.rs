@@ -1,7 +1,7 @@
 //! Blocks and threads, shared memory, barriers, atomics and vectors, and what is wrong with them: what
 //! is planted is found.
 
-mod common;
+use crate::common;
 
 use common::{call, load, parse, text};
 use ir_core::{DType, Diagnostics, Module, Scalar, TensorData, verify};

@@ -1,7 +1,7 @@
 //! Every scalar operation and cast on every element type, on special numbers and others, against what
 //! the operation says of itself; and the assembler takes all of it.
 
-mod common;
+use crate::common;
 
 use ir_core::{DType, Item, Random, Scalar, TensorData};
 use target_ptx::Arch;

@@ -1,7 +1,7 @@
 //! Random compute functions by their default schedules, translated: what the interpreter of PTX gives
 //! is what that of the language gives, in every order of threads, and without races.
 
-mod common;
+use crate::common;
 
 use ir_core::{Item, TensorData};
 use target_ptx::Arch;

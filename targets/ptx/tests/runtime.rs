@@ -1,6 +1,6 @@
 //! What is said where there is no device, and whole programs by option.
 
-mod common;
+use crate::common;
 
 use ir_core::{DType, Options as _, TensorData, verify};
 use target_core::{Buffer, Target};

@@ -1,6 +1,6 @@
 //! What a device cannot run is refused before anything runs, with the limit.
 
-mod common;
+use crate::common;
 
 #[test]
 fn a_buffer_over_the_limit_is_refused() {

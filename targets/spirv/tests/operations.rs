@@ -1,7 +1,7 @@
 //! Every scalar operation and cast on every element type, on special numbers and others, against what the
 //! operation says of itself.
 
-mod common;
+use crate::common;
 
 use ir_core::{DType, Item, Random, Scalar, TensorData};
 use te::compute::ComputeBuilder;

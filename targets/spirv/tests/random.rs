@@ -1,7 +1,7 @@
 //! Random compute functions by their default schedules, translated: what a device computes is what the
 //! interpreter gives.
 
-mod common;
+use crate::common;
 
 use ir_core::{Item, TensorData};
 use te::generate::{Options, compute_function, inputs};

@@ -1,7 +1,7 @@
 //! Products in tiles: phases, shared memory and registers, as the default schedules write them, without
 //! races, on a device and in the interpreter.
 
-mod common;
+use crate::common;
 
 use ir_core::{Module, Random, Symbol, TensorData, Type};
 use te::interpreter::{Options, run_compute};

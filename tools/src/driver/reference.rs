@@ -12,7 +12,7 @@ use relay_operators::{FAMILIES, describe};
 
 /// What stands at the top of a page that this module writes.
 const GENERATED: &str =
-    "<!-- Generated; `UPDATE=1 cargo test -p relay-opt --test docs` rewrites it. -->";
+    "<!-- Generated; `UPDATE=1 cargo test -p relay-opt --test integration docs` rewrites it. -->";
 
 /// The default of an option as it would be written, or `none`.
 pub(crate) fn option_default(field: &OptionField) -> String {

@@ -1,7 +1,5 @@
 //! Programs compiled to C, several at a time, compared with what they should give.
 
-#![allow(dead_code, reason = "every test binary uses a part of it")]
-
 #[path = "../../../targets/c/tests/common/installed.rs"]
 pub(crate) mod installed;
 

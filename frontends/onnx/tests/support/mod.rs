@@ -1,7 +1,5 @@
 //! Writes models: the messages of the format, as far as tests need them.
 
-#![allow(dead_code)]
-
 use bytes::Bytes;
 use ir_core::{Diagnostics, Module, Registry};
 use onnx_frontend::{Import, Options};
@@ -103,9 +101,7 @@ pub(crate) fn attribute(name: &str, value: Attribute) -> Message {
         Attribute::Ints(values) => {
             values.iter().fold(message, |message, value| message.int(8, *value)).int(20, 7)
         }
-        Attribute::Float(value) => message.float(2, value).int(20, 1),
         Attribute::Text(value) => message.text(4, value).int(20, 3),
-        Attribute::Tensor(value) => message.message(5, value).int(20, 4),
         Attribute::Graph(value) => message.message(6, value).int(20, 5),
     }
 }
@@ -113,9 +109,7 @@ pub(crate) fn attribute(name: &str, value: Attribute) -> Message {
 pub(crate) enum Attribute {
     Int(i64),
     Ints(Vec<i64>),
-    Float(f32),
     Text(&'static str),
-    Tensor(Message),
     Graph(Message),
 }
 

@@ -1,7 +1,6 @@
 //! Writing kernels by hand, and running them with the compilers that are there.
-#![allow(dead_code, unreachable_pub)]
 
-pub mod installed;
+pub(crate) mod installed;
 
 use ir_core::text::cursor::Cursor;
 use ir_core::{
@@ -16,12 +15,12 @@ use te::compute::{Load, Yield};
 use te::loops::{Alloc, Broadcast, For, ForKind, KERNEL, OUTPUTS, Ramp, Scope, Store};
 use te::scalar::{Cast, Constant, ScalarOp, Select};
 
-pub fn registry() -> Registry {
+pub(crate) fn registry() -> Registry {
     Registry::from([te::dialect()])
 }
 
 /// The items of `text`, of which empty lines part any two.
-pub fn items(text: &str, registry: &Registry) -> Module {
+pub(crate) fn items(text: &str, registry: &Registry) -> Module {
     let mut module = Module::new();
     for part in text.trim().split("\n\n") {
         let kind = part.split_whitespace().next().unwrap();
@@ -36,37 +35,37 @@ pub fn items(text: &str, registry: &Registry) -> Module {
 }
 
 /// Writes one kernel.
-pub struct Writer {
-    pub body: Body,
-    pub block: BlockId,
+pub(crate) struct Writer {
+    pub(crate) body: Body,
+    pub(crate) block: BlockId,
     registry: Registry,
 }
 
 impl Writer {
-    pub fn new() -> Writer {
+    pub(crate) fn new() -> Writer {
         let body = Body::new();
         let block = body.entry();
         Writer { body, block, registry: registry() }
     }
 
-    pub fn param(&mut self, name: &str, shape: &[i64], dtype: DType) -> ValueId {
+    pub(crate) fn param(&mut self, name: &str, shape: &[i64], dtype: DType) -> ValueId {
         let entry = self.body.entry();
         let value = self.body.add_block_arg(entry, Type::tensor(shape.iter().copied(), dtype));
         self.name(value, name);
         value
     }
 
-    pub fn name(&mut self, value: ValueId, name: &str) {
+    pub(crate) fn name(&mut self, value: ValueId, name: &str) {
         let hint = NameHint { name: Some(Symbol::new(name)), ..NameHint::default() };
         self.body.set_name_hint(value, hint);
     }
 
     /// An operation with one result, whose type is inferred.
-    pub fn op<T: OpFields<ValueId>>(&mut self, op: &T) -> ValueId {
+    pub(crate) fn op<T: OpFields<ValueId>>(&mut self, op: &T) -> ValueId {
         self.raw(T::NAME, &op.operands(), op.attrs())
     }
 
-    pub fn raw(&mut self, name: &str, operands: &[ValueId], attrs: AttrDict) -> ValueId {
+    pub(crate) fn raw(&mut self, name: &str, operands: &[ValueId], attrs: AttrDict) -> ValueId {
         let types: Vec<Type> = operands.iter().map(|value| self.body.ty(*value)).collect();
         let info = self.registry.info(name).expect("a registered operation");
         let infer = info.def.infer.expect("a type relation");
@@ -81,80 +80,80 @@ impl Writer {
     }
 
     /// An operation without results.
-    pub fn effect<T: OpFields<ValueId>>(&mut self, op: &T) {
+    pub(crate) fn effect<T: OpFields<ValueId>>(&mut self, op: &T) {
         let operands = op.operands();
         let parts = OpParts::new(T::NAME, &operands, &[]).attrs(op.attrs());
         self.body.insert_op(InsertPoint::End(self.block), parts);
     }
 
-    pub fn scalar(&mut self, op: ScalarOp, operands: &[ValueId]) -> ValueId {
+    pub(crate) fn scalar(&mut self, op: ScalarOp, operands: &[ValueId]) -> ValueId {
         self.raw(op.name(), operands, AttrDict::empty())
     }
 
-    pub fn add(&mut self, a: ValueId, b: ValueId) -> ValueId {
+    pub(crate) fn add(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.scalar(ScalarOp::Add, &[a, b])
     }
 
-    pub fn mul(&mut self, a: ValueId, b: ValueId) -> ValueId {
+    pub(crate) fn mul(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.scalar(ScalarOp::Mul, &[a, b])
     }
 
-    pub fn constant(&mut self, dtype: DType, value: Scalar) -> ValueId {
+    pub(crate) fn constant(&mut self, dtype: DType, value: Scalar) -> ValueId {
         self.op(&Constant { value: TensorData::scalar(dtype, value) })
     }
 
-    pub fn float(&mut self, value: f64) -> ValueId {
+    pub(crate) fn float(&mut self, value: f64) -> ValueId {
         self.constant(DType::FLOAT32, Scalar::Float(value))
     }
 
-    pub fn index(&mut self, value: i64) -> ValueId {
+    pub(crate) fn index(&mut self, value: i64) -> ValueId {
         self.constant(DType::INT64, Scalar::Int(value))
     }
 
     /// `a · factor + constant`.
-    pub fn affine(&mut self, a: ValueId, factor: i64, constant: i64) -> ValueId {
+    pub(crate) fn affine(&mut self, a: ValueId, factor: i64, constant: i64) -> ValueId {
         let (factor, constant) = (self.index(factor), self.index(constant));
         let product = self.mul(a, factor);
         self.add(product, constant)
     }
 
-    pub fn ramp(&mut self, base: ValueId, lanes: i64) -> ValueId {
+    pub(crate) fn ramp(&mut self, base: ValueId, lanes: i64) -> ValueId {
         self.op(&Ramp { base, stride: 1, lanes })
     }
 
-    pub fn broadcast(&mut self, a: ValueId, lanes: i64) -> ValueId {
+    pub(crate) fn broadcast(&mut self, a: ValueId, lanes: i64) -> ValueId {
         self.op(&Broadcast { a, lanes })
     }
 
-    pub fn load(&mut self, tensor: ValueId, indices: &[ValueId]) -> ValueId {
+    pub(crate) fn load(&mut self, tensor: ValueId, indices: &[ValueId]) -> ValueId {
         self.op(&Load { tensor, indices: indices.to_vec() })
     }
 
-    pub fn store(&mut self, value: ValueId, buffer: ValueId, indices: &[ValueId]) {
+    pub(crate) fn store(&mut self, value: ValueId, buffer: ValueId, indices: &[ValueId]) {
         self.effect(&Store { value, buffer, indices: indices.to_vec(), streaming: false });
     }
 
     /// Stores past the caches.
-    pub fn stream(&mut self, value: ValueId, buffer: ValueId, indices: &[ValueId]) {
+    pub(crate) fn stream(&mut self, value: ValueId, buffer: ValueId, indices: &[ValueId]) {
         self.effect(&Store { value, buffer, indices: indices.to_vec(), streaming: true });
     }
 
-    pub fn cast(&mut self, a: ValueId, dtype: DType) -> ValueId {
+    pub(crate) fn cast(&mut self, a: ValueId, dtype: DType) -> ValueId {
         self.op(&Cast { a, dtype })
     }
 
-    pub fn select(&mut self, condition: ValueId, a: ValueId, b: ValueId) -> ValueId {
+    pub(crate) fn select(&mut self, condition: ValueId, a: ValueId, b: ValueId) -> ValueId {
         self.op(&Select { condition, a, b })
     }
 
-    pub fn alloc(&mut self, name: &str, shape: &[i64], dtype: DType, scope: Scope) -> ValueId {
+    pub(crate) fn alloc(&mut self, name: &str, shape: &[i64], dtype: DType, scope: Scope) -> ValueId {
         let value = self.op(&Alloc { shape: shape.to_vec(), dtype, scope, offset: None });
         self.name(value, name);
         value
     }
 
     /// A loop; `body` writes its inside.
-    pub fn repeat(
+    pub(crate) fn repeat(
         &mut self,
         kind: ForKind,
         name: &str,
@@ -173,11 +172,11 @@ impl Writer {
         self.block = outer;
     }
 
-    pub fn serial(&mut self, name: &str, extent: i64, body: impl FnOnce(&mut Writer, ValueId)) {
+    pub(crate) fn serial(&mut self, name: &str, extent: i64, body: impl FnOnce(&mut Writer, ValueId)) {
         self.repeat(ForKind::Serial, name, extent, body);
     }
 
-    pub fn branch(
+    pub(crate) fn branch(
         &mut self,
         condition: ValueId,
         then_branch: impl FnOnce(&mut Writer),
@@ -196,7 +195,7 @@ impl Writer {
     }
 
     /// The kernel, whose last `outputs` parameters are results.
-    pub fn finish(mut self, outputs: i64) -> Item {
+    pub(crate) fn finish(mut self, outputs: i64) -> Item {
         self.effect(&Yield { values: vec![] });
         let params: Vec<Type> =
             self.body.block_args(self.body.entry()).iter().map(|arg| self.body.ty(*arg)).collect();
@@ -206,18 +205,18 @@ impl Writer {
     }
 }
 
-pub fn module(items: impl IntoIterator<Item = (&'static str, Item)>) -> Module {
+pub(crate) fn module(items: impl IntoIterator<Item = (&'static str, Item)>) -> Module {
     let mut module = Module::new();
     module.items.extend(items.into_iter().map(|(name, item)| (Symbol::new(name), item)));
     module
 }
 
-pub fn show(diagnostics: &[Diagnostic], module: &Module) -> String {
+pub(crate) fn show(diagnostics: &[Diagnostic], module: &Module) -> String {
     diagnostics.iter().map(|d| format!("{d:?}\n")).collect::<String>()
         + &format!("{}", module.op_count())
 }
 
-pub fn target(isa: &str) -> CTarget {
+pub(crate) fn target(isa: &str) -> CTarget {
     let options = match isa {
         "host" => vec![],
         isa => vec![("isa".to_string(), isa.to_string())],
@@ -226,7 +225,7 @@ pub fn target(isa: &str) -> CTarget {
 }
 
 /// The text of the kernels of `module`.
-pub fn text(module: &Module, isa: &str) -> String {
+pub(crate) fn text(module: &Module, isa: &str) -> String {
     let registry = registry();
     let verified = verify(module, &registry).expect("a verified module");
     let style =
@@ -234,22 +233,22 @@ pub fn text(module: &Module, isa: &str) -> String {
     target_c::codegen::generate(verified, &style).expect("C").text
 }
 
-pub fn bits(isa: &str) -> usize {
+pub(crate) fn bits(isa: &str) -> usize {
     target_core::Capabilities::of_isa(isa).expect("an instruction set").vector_bits
 }
 
 /// A compiler of each family that is there.
-pub fn compilers() -> Vec<(&'static str, Compiler)> {
+pub(crate) fn compilers() -> Vec<(&'static str, Compiler)> {
     let found = installed::usual_compilers().into_iter();
     found.filter_map(|command| Some((command, Compiler::named(command).ok()?))).collect()
 }
 
-pub fn cache() -> Cache {
+pub(crate) fn cache() -> Cache {
     Cache::at(env!("CARGO_TARGET_TMPDIR")).expect("a cache")
 }
 
 /// The instruction sets that run here: portable code, and all vectors of this machine.
-pub fn isas() -> Vec<&'static str> {
+pub(crate) fn isas() -> Vec<&'static str> {
     let host = target_core::host().isa;
     let mut isas = vec!["scalar", "sse2"];
     isas.retain(|isa| *isa == "scalar" || cfg!(target_arch = "x86_64"));
@@ -264,7 +263,7 @@ pub fn isas() -> Vec<&'static str> {
 
 /// Runs kernel `name` on `inputs` with every compiler and instruction set, and hands its results
 /// to `check`.
-pub fn run_everywhere(
+pub(crate) fn run_everywhere(
     module: &Module,
     name: &str,
     inputs: &[TensorData],
@@ -274,7 +273,7 @@ pub fn run_everywhere(
 }
 
 /// The same with the instruction sets `isas`.
-pub fn run_on(
+pub(crate) fn run_on(
     isas: &[&str],
     module: &Module,
     name: &str,
@@ -296,7 +295,7 @@ pub fn run_on(
 }
 
 /// Calls a kernel on inputs; its results.
-pub fn call(loaded: &dyn Executable, name: &str, inputs: &[TensorData]) -> Vec<TensorData> {
+pub(crate) fn call(loaded: &dyn Executable, name: &str, inputs: &[TensorData]) -> Vec<TensorData> {
     let kernel = loaded.kernels().iter().find(|kernel| kernel.name == name).expect("a kernel");
     let mut buffers: Vec<Buffer> = inputs.iter().map(Buffer::of_tensor).collect();
     for ty in &kernel.params[inputs.len()..] {
@@ -313,7 +312,7 @@ pub fn call(loaded: &dyn Executable, name: &str, inputs: &[TensorData]) -> Vec<T
 }
 
 /// Numbers that look random, the same in every run, from `low` to `high`.
-pub fn numbers(count: usize, seed: u64, low: f64, high: f64) -> Vec<f64> {
+pub(crate) fn numbers(count: usize, seed: u64, low: f64, high: f64) -> Vec<f64> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..count)
         .map(|_| {

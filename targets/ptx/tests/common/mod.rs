@@ -1,5 +1,4 @@
 //! What tests of PTX have in common: kernels, the assembler, and calls in the interpreter.
-#![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
 
 use ir_core::text::Form;
 use ir_core::{Item, Module, Options as _, Registry, Symbol, TensorData, verify};
@@ -12,32 +11,32 @@ use target_ptx::interpreter::Options;
 use target_ptx::runtime::Loaded;
 use target_ptx::{Arch, PtxOptions, PtxTarget};
 
-pub fn registry() -> Registry {
+pub(crate) fn registry() -> Registry {
     Registry::from([te::dialect()])
 }
 
 /// The target for an architecture such as `sm_80`.
-pub fn target(arch: &str) -> PtxTarget {
+pub(crate) fn target(arch: &str) -> PtxTarget {
     let options = [("arch".to_string(), arch.to_string())];
     PtxTarget::new(PtxOptions::read(&options).expect("options"))
 }
 
 /// The module of `text`.
-pub fn parse(text: &str) -> Module {
+pub(crate) fn parse(text: &str) -> Module {
     let (module, found) = Form::Readable.parse("test.te", text, &registry());
     assert!(found.is_empty(), "{found:#?}");
     module
 }
 
 /// The module of `items`.
-pub fn module<'n>(items: impl IntoIterator<Item = (&'n str, Item)>) -> Module {
+pub(crate) fn module<'n>(items: impl IntoIterator<Item = (&'n str, Item)>) -> Module {
     let mut module = Module::new();
     module.items.extend(items.into_iter().map(|(name, item)| (Symbol::new(name), item)));
     module
 }
 
 /// The functions of `module` by their default schedules, and its kernels, as launches.
-pub fn lowered(mut module: Module) -> Module {
+pub(crate) fn lowered(mut module: Module) -> Module {
     let target = target("sm_80");
     let sites = lower_functions(&mut module, target.capabilities(), 1).expect("schedules");
     report_checks(&mut module, "main", sites, true).expect("checks");
@@ -46,14 +45,14 @@ pub fn lowered(mut module: Module) -> Module {
 }
 
 /// The PTX of `module` for `arch`.
-pub fn text(module: &Module, arch: &str) -> String {
+pub(crate) fn text(module: &Module, arch: &str) -> String {
     let registry = registry();
     let verified = verify(module, &registry).unwrap_or_else(|errors| panic!("{errors:#?}"));
     target(arch).source(verified).unwrap_or_else(|errors| panic!("{errors:#?}")).text
 }
 
 /// The kernels of `module` for `arch`, in the interpreter.
-pub fn load(module: &Module, arch: &str, options: Options) -> Loaded {
+pub(crate) fn load(module: &Module, arch: &str, options: Options) -> Loaded {
     let registry = registry();
     let verified = verify(module, &registry).unwrap_or_else(|errors| panic!("{errors:#?}"));
     let loaded = target(arch).interpreted(verified, options);
@@ -61,7 +60,7 @@ pub fn load(module: &Module, arch: &str, options: Options) -> Loaded {
 }
 
 /// What kernel `name` gives on `inputs`.
-pub fn call(loaded: &dyn Executable, name: &str, inputs: &[TensorData]) -> Vec<TensorData> {
+pub(crate) fn call(loaded: &dyn Executable, name: &str, inputs: &[TensorData]) -> Vec<TensorData> {
     let kernel = loaded.kernels().iter().find(|kernel| kernel.name == name).expect("a kernel");
     let mut buffers: Vec<Buffer> = inputs.iter().map(Buffer::of_tensor).collect();
     for ty in &kernel.params[inputs.len()..] {
@@ -78,7 +77,7 @@ pub fn call(loaded: &dyn Executable, name: &str, inputs: &[TensorData]) -> Vec<T
 }
 
 /// The assembler. A test that lacks it is skipped, and says so, or fails where `REQUIRE_TOOLS` is 1.
-pub fn ptxas() -> Option<Ptxas> {
+pub(crate) fn ptxas() -> Option<Ptxas> {
     match Ptxas::find(None) {
         Ok(ptxas) => Some(ptxas),
         Err(errors) => {
@@ -91,7 +90,7 @@ pub fn ptxas() -> Option<Ptxas> {
 }
 
 /// What the assembler says of `module` on `arch`, where there is one.
-pub fn assembled(module: &Module, arch: Arch) -> Vec<Usage> {
+pub(crate) fn assembled(module: &Module, arch: Arch) -> Vec<Usage> {
     let name = format!("sm_{}", arch.number());
     let text = text(module, &name);
     let Some(ptxas) = ptxas() else { return vec![] };

@@ -1,5 +1,4 @@
 //! What tests of shaders have in common: a device, and calls on it.
-#![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
 
 use ir_core::text::Form;
 use ir_core::{Diagnostics, Item, Module, Options, Registry, Symbol, TensorData, verify};
@@ -14,29 +13,29 @@ use target_spirv::{SpirvOptions, SpirvTarget, codegen, tools};
 /// can.
 const LAVAPIPE: &str = "llvmpipe";
 
-pub fn registry() -> Registry {
+pub(crate) fn registry() -> Registry {
     Registry::from([te::dialect()])
 }
 
-pub fn target() -> SpirvTarget {
+pub(crate) fn target() -> SpirvTarget {
     SpirvTarget::new(SpirvOptions::read(&[]).expect("options"))
 }
 
 /// Says that `what` is missing, so that something is not tested.
-pub fn missing(what: &str) {
+pub(crate) fn missing(what: &str) {
     assert!(std::env::var("REQUIRE_TOOLS").as_deref() != Ok("1"), "{what}");
     eprintln!("SKIPPED: {what}");
 }
 
 /// The module of `text`.
-pub fn parse(text: &str) -> Module {
+pub(crate) fn parse(text: &str) -> Module {
     let (module, found) = Form::Readable.parse("test.te", text, &registry());
     assert!(found.is_empty(), "{found:#?}");
     module
 }
 
 /// The functions of `module` by their default schedules, and its kernels, as launches.
-pub fn lowered(mut module: Module) -> Module {
+pub(crate) fn lowered(mut module: Module) -> Module {
     let target = target();
     let sites = lower_functions(&mut module, target.capabilities(), 1).expect("schedules");
     report_checks(&mut module, "main", sites, true).expect("checks");
@@ -46,7 +45,7 @@ pub fn lowered(mut module: Module) -> Module {
 }
 
 /// The module of `items`.
-pub fn module(items: Vec<(&str, Item)>) -> Module {
+pub(crate) fn module(items: Vec<(&str, Item)>) -> Module {
     let mut module = Module::new();
     for (name, item) in items {
         module.items.insert(Symbol::new(name), item);
@@ -55,7 +54,7 @@ pub fn module(items: Vec<(&str, Item)>) -> Module {
 }
 
 /// The kernels of `module` on lavapipe; `None` where it is not installed.
-pub fn load(module: &Module) -> Option<Loaded> {
+pub(crate) fn load(module: &Module) -> Option<Loaded> {
     match try_load(module) {
         Ok(loaded) => Some(loaded),
         Err(errors) if errors.iter().any(|error| error.code == "E0914") => {
@@ -67,7 +66,7 @@ pub fn load(module: &Module) -> Option<Loaded> {
 }
 
 /// The same, or what is said against it.
-pub fn try_load(module: &Module) -> Result<Loaded, Diagnostics> {
+pub(crate) fn try_load(module: &Module) -> Result<Loaded, Diagnostics> {
     let registry = registry();
     let verified = verify(module, &registry).unwrap_or_else(|errors| panic!("{errors:#?}"));
     let gpu = target().capabilities().gpu.clone().expect("a graphics processor");
@@ -75,7 +74,7 @@ pub fn try_load(module: &Module) -> Result<Loaded, Diagnostics> {
 }
 
 /// What kernel `name` gives on `inputs`.
-pub fn call(loaded: &dyn Executable, name: &str, inputs: &[TensorData]) -> Vec<TensorData> {
+pub(crate) fn call(loaded: &dyn Executable, name: &str, inputs: &[TensorData]) -> Vec<TensorData> {
     let kernel = loaded.kernels().iter().find(|kernel| kernel.name == name).expect("a kernel");
     let mut buffers: Vec<Buffer> = inputs.iter().map(Buffer::of_tensor).collect();
     for ty in &kernel.params[inputs.len()..] {
@@ -92,7 +91,7 @@ pub fn call(loaded: &dyn Executable, name: &str, inputs: &[TensorData]) -> Vec<T
 }
 
 /// Whether the assembler makes the same words of the text as we do, and the validator accepts them.
-pub fn check_text(module: &Module) {
+pub(crate) fn check_text(module: &Module) {
     let registry = registry();
     let verified = verify(module, &registry).unwrap_or_else(|errors| panic!("{errors:#?}"));
     let gpu = target().capabilities().gpu.clone().expect("a graphics processor");

@@ -1,0 +1,7 @@
+//! All tests of this crate from outside, in one binary: each more is linked, stored and started.
+
+mod counts;
+mod modules;
+mod schedule;
+mod tensorize;
+mod text;

@@ -1,0 +1,8 @@
+//! All tests of this crate from outside, in one binary: each more is linked, stored and started.
+
+mod backend_suite;
+mod errors;
+mod fuzz;
+mod import;
+mod support;
+mod texts;

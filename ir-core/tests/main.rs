@@ -1,0 +1,7 @@
+//! All tests of this crate from outside, in one binary: each more is linked, stored and started.
+
+mod derive;
+mod modules;
+mod pipeline;
+mod text;
+mod verify;

@@ -1,0 +1,4 @@
+//! All tests of this crate from outside, in one binary: each more is linked, stored and started.
+
+mod proofs;
+mod rules;

@@ -1,0 +1,5 @@
+//! All tests of this crate from outside, in one binary: each more is linked, stored and started.
+
+mod embed;
+mod model;
+mod training;

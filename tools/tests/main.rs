@@ -1,0 +1,36 @@
+//! All tests of this crate from outside, in one binary: each more is linked, stored and started.
+
+mod against_numpy;
+mod bounds;
+mod checks;
+mod clean_programs;
+mod codes;
+mod compile;
+mod compiled;
+mod compiled_corpus;
+mod compilers;
+mod crate_graph;
+mod debug;
+mod differential;
+mod docs;
+mod editors;
+mod executor;
+mod floors;
+mod interrupt;
+mod large_programs;
+mod layouts;
+mod lsp;
+mod open_extents;
+mod open_kernels;
+mod planted;
+mod plugins;
+mod proofs;
+mod properties;
+mod relay_opt;
+mod rows;
+mod shells;
+mod stability;
+mod surroundings;
+mod view;
+mod watch;
+mod whole_programs;
