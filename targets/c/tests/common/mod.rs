@@ -146,7 +146,13 @@ impl Writer {
         self.op(&Select { condition, a, b })
     }
 
-    pub(crate) fn alloc(&mut self, name: &str, shape: &[i64], dtype: DType, scope: Scope) -> ValueId {
+    pub(crate) fn alloc(
+        &mut self,
+        name: &str,
+        shape: &[i64],
+        dtype: DType,
+        scope: Scope,
+    ) -> ValueId {
         let value = self.op(&Alloc { shape: shape.to_vec(), dtype, scope, offset: None });
         self.name(value, name);
         value
@@ -172,7 +178,12 @@ impl Writer {
         self.block = outer;
     }
 
-    pub(crate) fn serial(&mut self, name: &str, extent: i64, body: impl FnOnce(&mut Writer, ValueId)) {
+    pub(crate) fn serial(
+        &mut self,
+        name: &str,
+        extent: i64,
+        body: impl FnOnce(&mut Writer, ValueId),
+    ) {
         self.repeat(ForKind::Serial, name, extent, body);
     }
 
