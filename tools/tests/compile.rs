@@ -1,14 +1,13 @@
 //! Compiled models are programs of their own: they are built as their README says, in a folder
 //! with nothing else, and give what `relay-opt run` gives.
 
-#[path = "../../targets/c/tests/common/installed.rs"]
-mod installed;
 mod programs;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::compiled::installed;
 use arrays::Arrays;
 use ir_core::{DType, Module, Registry, Spread, TensorData, verify};
 use runtime::BuildOptions;
