@@ -26,6 +26,9 @@ pub enum LayoutRule {
     Joined,
     /// Adds margins to operand 0, as wide as attribute `pad_width` says for every axis.
     Padded,
+    /// Takes a range of operand 0 along each of the axes in attribute `axes`, or along the first ones, from
+    /// `begin` to `end` in steps of `strides`.
+    Sliced,
     /// Combines the elements of operand 0 along the axes in attribute `axis`, in any order; with
     /// attributes `keepdims` and `exclude`.
     Reduced,

@@ -32,6 +32,7 @@ pub fn carry(f: &FuncMut<'_>, op: OpId, rule: LayoutRule, change: &Change) -> Op
         LayoutRule::Named { blocks } => carried.named(blocks),
         LayoutRule::Joined => carried.joined(),
         LayoutRule::Padded => carried.padded(),
+        LayoutRule::Sliced => carried.sliced(),
         LayoutRule::Reduced => carried.reduced(),
         // Whether a kernel can take a layout too is for the passes to say.
         LayoutRule::Convolution => None,
@@ -199,6 +200,22 @@ impl Carried<'_, '_> {
             widths.push(width.clone());
         }
         plan.attrs = self.with(plan.attrs, "pad_width", &widths);
+        Some(plan)
+    }
+
+    fn sliced(&self) -> Option<Plan> {
+        let mut plan = self.on_first();
+        let begin: Integers = self.attribute("begin")?;
+        let axes: Option<Integers> = self.attribute("axes")?;
+        let axes = axes.map_or_else(|| (0..begin.0.len() as i64).collect(), |axes| axes.0);
+        let letters: Vec<char> =
+            axes.iter().map(|axis| self.letter(*axis)).collect::<Option<_>>()?;
+        if letters.iter().any(|name| self.is_blocked(*name)) {
+            return None;
+        }
+        let places: Vec<i64> =
+            letters.iter().map(|name| self.place(*name)).collect::<Option<_>>()?;
+        plan.attrs = self.with(plan.attrs, "axes", &Some(Integers(places)));
         Some(plan)
     }
 

@@ -9,6 +9,7 @@ use te::compute::Expression;
 use te::scalar::ScalarOp;
 
 use crate::FusionPattern::Injective;
+use crate::LayoutRule;
 use crate::attributes::{Integers, keywords};
 use crate::elements::{self, Offsets};
 use crate::gradient::{Gradient, Pullback, Term};
@@ -167,7 +168,7 @@ pub(crate) fn sliced_offsets(
     name = "relay.strided_slice",
     infer = infer_strided_slice,
     fold = fold_strided_slice,
-    hooks(Gradient(pull_strided_slice), KernelRole::View, Injective, Evaluate(|cx| {
+    hooks(Gradient(pull_strided_slice), KernelRole::View, LayoutRule::Sliced, Injective, Evaluate(|cx| {
         let (op, data) = (cx.fields::<StridedSlice<Value>>()?, cx.tensor(0)?);
         let (shape, offsets) = sliced_offsets(data.shape(), &op.specs(data.rank())?)?;
         Ok(elements::pick(data, &shape, offsets)?.into())
