@@ -289,6 +289,17 @@ impl<'g, 'a> Keys<'g, 'a> {
     }
 }
 
+/// The names of the outputs of `model` that are tensors of texts, each of its code points along one more axis.
+///
+/// # Errors
+/// Diagnostics where the bytes are no model.
+pub fn text_outputs(model: &[u8]) -> Result<Vec<String>, Diagnostics> {
+    let model = Model::read(model).map_err(|error| crate::damaged(&error))?;
+    let graph = model.graph.as_ref().ok_or_else(crate::no_graph)?;
+    let texts = graph.outputs.iter().filter(|info| texts::is_texts(&info.ty));
+    Ok(texts.map(|info| info.name.to_string()).collect())
+}
+
 /// `values` of the model `model` by the names that it gives them, where texts have as many columns as the
 /// longest of them needs, as those that are read from files do.
 ///

@@ -111,7 +111,16 @@ pub fn load_where(path: &Path, wanted: &mut Wanted<'_>) -> Result<Arrays, Diagno
 /// that fails, a file that was there is as it was.
 /// Errors when the file cannot be written, or the format has no such element type.
 pub fn save(path: &Path, arrays: &Arrays) -> Result<(), Diagnostics> {
-    let bytes = encoded(path, arrays)?;
+    save_with_texts(path, arrays, &[])
+}
+
+/// [`save`], where the arrays that `texts` names are the code points of texts along their last axis, `int32`
+/// with zeros behind the last of each: in `.npz` and `.npy` files they are arrays of texts, as [`load`] reads them.
+///
+/// # Errors
+/// Those of [`save`]; and where such an array has no last axis of at least one code point.
+pub fn save_with_texts(path: &Path, arrays: &Arrays, texts: &[String]) -> Result<(), Diagnostics> {
+    let bytes = encoded(path, arrays, texts)?;
     files::write(path, bytes)
         .map_err(|error| file_error(path, "write", &error))
         .map_err(Diagnostics::from)
@@ -123,16 +132,18 @@ pub fn save(path: &Path, arrays: &Arrays) -> Result<(), Diagnostics> {
 /// # Errors
 /// When the format lacks an element type, or holds fewer arrays.
 pub fn check(path: &Path, arrays: &Arrays) -> Result<(), Diagnostics> {
-    encoded(path, arrays).map(drop)
+    encoded(path, arrays, &[]).map(drop)
 }
 
-/// What a file of the extension of `path` has for `arrays`.
-fn encoded(path: &Path, arrays: &Arrays) -> Result<Vec<u8>, Diagnostics> {
+/// What a file of the extension of `path` has for `arrays`, of which `texts` are texts.
+fn encoded(path: &Path, arrays: &Arrays, texts: &[String]) -> Result<Vec<u8>, Diagnostics> {
     let mut bytes = Vec::new();
     let written = match extension(path) {
-        "npz" => write_npz(arrays, &mut bytes),
-        "npy" => match arrays.values().next() {
-            Some(array) if arrays.len() == 1 => write_npy(array, &mut bytes),
+        "npz" => write_npz_with(arrays, texts, &mut bytes),
+        "npy" => match arrays.iter().next() {
+            Some((name, array)) if arrays.len() == 1 => {
+                write_elements(array, texts.contains(name), &mut bytes)
+            }
             _ => Err(format!("an `.npy` file holds one array, and {} are given", arrays.len())),
         },
         "safetensors" => write_safetensors(arrays).map(|written| bytes = written),
@@ -193,6 +204,10 @@ fn read_npz_where(input: impl Read + Seek, wanted: &mut Wanted<'_>) -> Result<Ar
 
 /// Writes an `.npz` archive, not compressed. The error is a message.
 pub fn write_npz(arrays: &Arrays, out: &mut Vec<u8>) -> Result<(), String> {
+    write_npz_with(arrays, &[], out)
+}
+
+fn write_npz_with(arrays: &Arrays, texts: &[String], out: &mut Vec<u8>) -> Result<(), String> {
     let mut archive = ZipWriter::new(Cursor::new(out));
     for (name, array) in arrays {
         let options = FileOptions::default()
@@ -202,7 +217,7 @@ pub fn write_npz(arrays: &Arrays, out: &mut Vec<u8>) -> Result<(), String> {
             .large_file(array.bytes().len() > u32::MAX as usize / 2);
         let entry = archive.start_file(format!("{name}.npy"), options);
         entry.map_err(|error| error.to_string())?;
-        let written = write_npy(array, &mut archive);
+        let written = write_elements(array, texts.contains(name), &mut archive);
         written.map_err(|message| format!("array `{name}`: {message}"))?;
     }
     archive.finish().map(|_| ()).map_err(|error| error.to_string())
@@ -370,6 +385,11 @@ fn parse_descr(descr: &str) -> Result<(DType, bool, Option<i64>), String> {
 
 /// Writes one array in `.npy` format 1.0. The error is a message.
 pub fn write_npy(array: &TensorData, out: &mut dyn Write) -> Result<(), String> {
+    write_elements(array, false, out)
+}
+
+/// [`write_npy`], or with `texts` one of texts whose code points are `array`.
+fn write_elements(array: &TensorData, texts: bool, out: &mut dyn Write) -> Result<(), String> {
     let dtype = array.dtype();
     let letter = match dtype.kind() {
         _ if dtype.lanes() > 1 => None,
@@ -383,16 +403,24 @@ pub fn write_npy(array: &TensorData, out: &mut dyn Write) -> Result<(), String> 
     let Some(letter) = letter else {
         return Err(format!("the format has no {dtype}; cast it, or write `.safetensors`"));
     };
-    let size = dtype.bytes();
-    let order = if size == 1 { '|' } else { '<' };
-    let extents: String = array.shape().iter().map(|extent| format!("{extent}, ")).collect();
-    let extents = match array.rank() {
+    let (descr, shape) = match (texts, array.shape().split_last()) {
+        (false, _) => {
+            let size = dtype.bytes();
+            let order = if size == 1 { '|' } else { '<' };
+            (format!("{order}{letter}{size}"), array.shape())
+        }
+        (true, Some((length @ 1.., shape))) if dtype == DType::INT32 => {
+            (format!("<U{length}"), shape)
+        }
+        (true, _) => return Err(format!("expected code points of texts, found {}", array.ty())),
+    };
+    let extents: String = shape.iter().map(|extent| format!("{extent}, ")).collect();
+    let extents = match shape.len() {
         1 => extents.trim_end(),
         _ => extents.trim_end_matches(", "),
     };
-    let mut header = format!(
-        "{{'descr': '{order}{letter}{size}', 'fortran_order': False, 'shape': ({extents}), }}"
-    );
+    let mut header =
+        format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({extents}), }}");
     let fixed = NPY_MAGIC.len() + 4;
     let padding = (fixed + header.len() + 1).next_multiple_of(NPY_ALIGNMENT);
     header.extend(std::iter::repeat_n(' ', padding - fixed - header.len() - 1));
@@ -626,6 +654,13 @@ mod tests {
         let array = read_npy(&mut npy(header, &elements).as_slice()).unwrap();
         assert_eq!(array.ty().to_string(), "Tensor[(2, 2, 2), int32]");
         assert_eq!(array.to_i64(), [97, 0, 0xe4, 0, 98, 99, 0x1f600, 0]);
+        let mut written = Vec::new();
+        write_elements(&array, true, &mut written).unwrap();
+        let expected = b"{'descr': '<U2', 'fortran_order': False, 'shape': (2, 2), }";
+        assert!(written[10..].starts_with(expected), "{}", written.escape_ascii());
+        assert_eq!(read_npy(&mut written.as_slice()).unwrap(), array);
+        let scalar = TensorData::from_i64(DType::INT32, &[], &[97]).unwrap();
+        assert!(write_elements(&scalar, true, &mut Vec::new()).is_err());
         for wrong in ["<U0", "<U-1", "<U99999999999"] {
             let header = header.replace("<U2", wrong);
             let error = read_npy(&mut npy(&header, &[]).as_slice()).unwrap_err();

@@ -82,12 +82,24 @@ pub(super) fn save(
     io: &Io<'_>,
 ) -> Result<(), Diagnostics> {
     let place = io.directory.join(path);
-    if is_onnx(&args.model) && is_folder(&place) {
-        let model = onnx_frontend::map(&io.directory.join(&args.model))?;
+    let arrays = by_name(value, signature);
+    if !is_onnx(&args.model) {
+        return arrays::save(&place, &arrays?.into_iter().collect());
+    }
+    let model = onnx_frontend::map(&io.directory.join(&args.model))?;
+    if is_folder(&place) {
         return onnx_frontend::write_outputs(&model, &place, &outputs(value, signature));
     }
-    let arrays: Arrays = by_name(value, signature)?.into_iter().collect();
-    arrays::save(&place, &arrays)
+    let texts = onnx_frontend::text_outputs(&model)?;
+    let fitted = onnx_frontend::fit_texts(&model, values(arrays?))?;
+    let tensor = |(name, value): (String, Value)| Some((name, value.as_tensor()?.clone()));
+    let arrays: Arrays = fitted.into_iter().filter_map(tensor).collect();
+    arrays::save_with_texts(&place, &arrays, &texts)
+}
+
+/// Tensors as values.
+fn values(arrays: impl IntoIterator<Item = (String, TensorData)>) -> Vec<(String, Value)> {
+    arrays.into_iter().map(|(name, array)| (name, Value::Tensor(array))).collect()
 }
 
 /// Compares the result `value` with that at `path`. A remark says that they agree.
@@ -110,12 +122,16 @@ pub(super) fn compare(
             (expected, onnx_frontend::fit_texts(&model, found)?)
         }
         false => {
-            let tensors = |arrays: Vec<(String, TensorData)>| {
-                let values = arrays.into_iter().map(|(name, array)| (name, Value::Tensor(array)));
-                values.collect::<Vec<(String, Value)>>()
-            };
-            let expected = arrays::load(path)?.into_iter().collect();
-            (tensors(expected), tensors(by_name(value, signature)?))
+            let (expected, found) = (arrays::load(path)?, by_name(value, signature)?);
+            let (expected, found) = (values(expected), values(found));
+            match is_onnx(&args.model) {
+                true => {
+                    let model = onnx_frontend::map(&io.directory.join(&args.model))?;
+                    let fitted = |values| onnx_frontend::fit_texts(&model, values);
+                    (fitted(expected)?, fitted(found)?)
+                }
+                false => (expected, found),
+            }
         }
     };
     if expected.is_empty() {
