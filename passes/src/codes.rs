@@ -26,6 +26,9 @@ pub const NOT_DIFFERENTIABLE: &str = "E0661";
 /// What `train-step` says of programs and options that make no step.
 pub const NO_STEP: &str = "E0662";
 
+/// What `rematerialize` says of values that do not fit into the budget.
+pub const BUDGET: &str = "E0663";
+
 /// The help where parameters have unknown extents, for who knows how a model names them.
 pub const OPEN_HELP: &str = "write numbers for the extents of the parameters of `@main`";
 
@@ -144,6 +147,14 @@ pub const CODES: &[Code] = &[
         title: "no step of training",
         explanation: "`train-step` needs a function `@main` whose value is a loss, one float, and \
                       parameters that are tensors of floats, which `wrt` names.",
+    },
+    Code {
+        code: BUDGET,
+        title: "values do not fit into the budget",
+        explanation: "`rematerialize` computes values again so that those of `@main` take at most \
+                      `budget` bytes at once. The message says how few it reaches: what the largest \
+                      operators read and give is live at once, whatever is computed again. Values of \
+                      unknown extents have no number of bytes.",
     },
 ];
 

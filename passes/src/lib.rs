@@ -68,6 +68,7 @@ mod open_kernels;
 pub mod partial_eval;
 pub mod pipelines;
 pub mod refs_to_values;
+pub mod rematerialize;
 pub mod remove_unused_functions;
 pub mod rewrite;
 pub mod rows;
@@ -120,6 +121,7 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<lower_te::LowerTe>();
     registry.pass::<partial_eval::PartialEval>();
     registry.pass::<refs_to_values::RefsToValues>();
+    registry.pass::<rematerialize::Rematerialize>();
     registry.pass::<remove_unused_functions::RemoveUnusedFunctions>();
     registry.pass::<rewrite::Rewrite>();
     registry.pass::<simplify_expr::SimplifyExpr>();

@@ -15,5 +15,6 @@ mod lower_te;
 mod pairs;
 mod partial_eval;
 mod refs_to_values;
+mod rematerialize;
 mod specialize;
 mod train_step;
