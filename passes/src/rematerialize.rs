@@ -21,41 +21,47 @@ use schedule::{Peak, Plan, Schedule};
 /// memory.
 ///
 /// The gradient of a program reads what the program computed on its way, in the reverse order: the first values
-/// are kept for the longest time. This pass looks for the place where values take the most memory. Of the values
-/// that are made up to there and read behind it, it keeps those that take the fewest bytes and from which the
-/// others follow by operators that are fused into what reads them, such as activations, casts and broadcasts. These are
-/// computed again before their first use behind that place. No other operator is computed twice, and memory never
-/// grows.
+/// are kept for the longest time. This pass looks for the place where values take the most memory. Of the
+/// values that are made up to there and read behind it, it keeps those that take the fewest bytes and from
+/// which the others follow by operators that are fused into what reads them, such as activations, casts and
+/// broadcasts. These are computed again before their first use behind that place. No other operator is computed
+/// twice, and memory never grows.
 ///
 /// With `budget`, a number of bytes, other operators such as products are computed again as well where that is
-/// not enough: the program is cut into segments, of which the values that others read are kept, and the rest is computed
-/// again when it is needed (Chen et al., arXiv 1604.06174). Each operator is computed at most twice. Where the
-/// values do not fit into the budget, that is error `E0663`, with the least that they take.
+/// not enough: the program is cut into segments, of which the values that others read are kept, and the rest is
+/// computed again when it is needed (Chen et al., arXiv 1604.06174). Each operator is computed at most twice.
+/// Where the values do not fit into the budget, that is error `E0663`, with the least that was reached.
 ///
 /// The budget is about what values take at once that `@main` computes, in the order in which it computes
 /// them, each as a tensor of its own. Parameters, constants and results lie in memory of the caller and do not
 /// count. Kernels of several operators need no memory for what is between these, so that a program takes less
 /// as a rule.
 ///
-/// What is computed again reads its operands through `annotation.stop_fusion`, so that `cse` does not merge
-/// it with what it is; `fuse` removes these. What only the result needs, such as new weights, is computed as soon
-/// as it can be. Every number stays as it is, bit by bit. The cost is linear in the size of the
-/// function.
+/// What is computed again reads its operands through `annotation.stop_fusion`, so that `cse` does not merge it
+/// with what it is; `fuse` removes these. What only the result needs, such as new weights, is computed as soon
+/// as it can be. Every number stays as it is, bit by bit. The cost is linear in the size of the function.
 ///
 /// ```relay
-/// def @main(%x: Tensor[(64), float32], %w: Tensor[(64), float32]) {
-///   %0 = multiply(%x, %w);
-///   %1 = exp(%0);
-///   %2 = cumsum(%1, axis=0);
-///   %3 = cumsum(%2, axis=0);
-///   %4 = multiply(%3, %1);
-///   multiply(%4, %0)
+/// def @main(%x: Tensor[(64, 64), float32], %w: Tensor[(64, 64), float32]) {
+///   %0 = nn.dense(%x, %w);
+///   %1 = sigmoid(%0);
+///   %2 = nn.dense(%1, %w);
+///   %3 = nn.dense(%2, %w);
+///   %4 = multiply(%0, %3);
+///   nn.dense(%4, %1)
 /// }
 /// ```
 /// becomes
 /// ```relay
-/// def @main(%x: Tensor[(64), float32], %w: Tensor[(64), float32]) -> Tensor[(64), float32] {
-///   %0 = multiply(%x, %w);
+/// def @main(%x: Tensor[(64, 64), float32], %w: Tensor[(64, 64), float32]) -> Tensor[(64, 64), float32] {
+///   %0 = nn.dense(%x, %w);
+///   %1 = sigmoid(%0);
+///   %2 = nn.dense(%1, %w);
+///   %3 = nn.dense(%2, %w);
+///   %4 = multiply(%0, %3);
+///   %5 = annotation.stop_fusion(%0);
+///   %6 = sigmoid(%5);
+///   nn.dense(%4, %6)
 /// }
 /// ```
 #[derive(Pass)]
@@ -69,6 +75,11 @@ pub struct Rematerialize {
 
 /// How often another place is looked for where memory is scarce.
 const ROUNDS: usize = 16;
+
+/// How soon what is kept has to be read again, in operations, so that it pays to keep it. What lives only
+/// around the place where memory is scarce is needed there; how far that reaches, the program does not say, so
+/// each is tried.
+const SOON: [usize; 4] = [0, 4, 16, 64];
 
 impl FunctionPass for Rematerialize {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
@@ -121,7 +132,7 @@ impl Rematerialize {
             Err(least) => {
                 let least = least.min(reached);
                 let message = format!(
-                    "the values of `@{}` take {least} bytes at once at least, and the budget is {budget}",
+                    "the values of `@{}` come down to {least} bytes at once, and the budget is {budget}",
                     f.name
                 );
                 let help = format!("give `budget={least}` or more, or fewer rows of a batch");
@@ -143,16 +154,21 @@ fn cheap(graph: &Graph, start: Peak, budget: Option<i64>) -> Plan {
     let (mut best, mut least) = (plan.clone(), start.bytes);
     let mut places = vec![at];
     while places.len() <= ROUNDS && budget.is_none_or(|budget| least > budget) {
-        let again = cut::recomputed(graph, &plan, at);
-        if again.is_empty() {
-            break;
-        }
-        plan.compute_again(again, at);
-        plan = plan.with_aliases(graph);
-        let reached = peak(graph, &plan);
+        let tried = SOON.into_iter().filter_map(|soon| {
+            let again = cut::recomputed(graph, &plan, at, soon);
+            if again.is_empty() {
+                return None;
+            }
+            let mut tried = plan.clone();
+            tried.compute_again(again, at);
+            let tried = tried.with_aliases(graph);
+            Some((peak(graph, &tried), tried))
+        });
+        let Some((reached, next)) = tried.min_by_key(|(reached, _)| reached.bytes) else { break };
         if reached.bytes > least {
             break;
         }
+        plan = next;
         if reached.bytes < least {
             (best, least) = (plan.clone(), reached.bytes);
         }

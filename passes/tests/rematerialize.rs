@@ -2,8 +2,8 @@
 
 use crate::common;
 
-use common::{cases, differences, parse, printed, registry, run};
-use ir_core::{Body, DType, Module, OpId, Registry, Type, TypeData, ValueId};
+use common::{cases, parse, printed, registry, run};
+use ir_core::{Body, Module, OpId, Registry, Type, TypeData, ValueId};
 use relay::interpreter::{Interpreter, Options, Value, flatten, random_arguments};
 use relay::language::{Constant, Tuple, TupleGet, yielded};
 use relay_operators::annotation::StopFusion;
@@ -14,7 +14,7 @@ fn bytes(ty: Type) -> i64 {
     match ty.data() {
         TypeData::Tensor(tensor) => {
             let elements: i64 = tensor.shape.iter().map(|dim| dim.known().unwrap_or(1)).product();
-            (elements * tensor.dtype.bytes() as i64).max(1).div_ceil(64) * 64
+            ((elements * tensor.dtype.bytes() as i64).max(1) + 63) / 64 * 64
         }
         TypeData::Tuple(fields) => fields.iter().map(|field| bytes(*field)).sum(),
         _ => 0,
@@ -26,8 +26,8 @@ fn is_name(body: &Body, op: OpId) -> bool {
     body.is::<Tuple>(op) || body.is::<TupleGet>(op) || body.is::<StopFusion>(op)
 }
 
-/// The most that values of `@main` take at once, if each lives from its computation to what reads it last.
-/// What a tuple or a part of a value is read by reads the value; parameters, constants and results are the caller's.
+/// The most that values of `@main` take at once, if each lives from its computation to what reads it last. What
+/// a tuple or a part of a value is read by reads the value; parameters, constants and results are the caller's.
 fn peak(module: &Module) -> i64 {
     let body = module.body("main").expect("a function");
     let entry = body.entry();
@@ -67,12 +67,13 @@ fn peak(module: &Module) -> i64 {
             changes[last_read(value)].1 += bytes(body.ty(value));
         }
     }
-    let mut live = 0;
-    let live = |(begins, ends): (i64, i64)| {
+    let (mut live, mut most) = (0, 0);
+    for (begins, ends) in changes {
         live += begins;
-        std::mem::replace(&mut live, live - ends)
-    };
-    changes.into_iter().map(live).max().unwrap_or(0)
+        most = most.max(live);
+        live -= ends;
+    }
+    most
 }
 
 /// The bits of what `@main` gives of random arguments.
@@ -124,9 +125,9 @@ fn after(module: &Module, pass: &str, registry: &Registry) -> Result<Module, Str
     Ok(after)
 }
 
-/// The least that any plan reaches, which the error says; nothing where `budget` is enough.
+/// The least that any plan reaches, which the error says.
 fn least(error: &str) -> i64 {
-    let number = error.split(" take ").nth(1).and_then(|rest| rest.split(' ').next());
+    let number = error.split(" come down to ").nth(1).and_then(|rest| rest.split(' ').next());
     number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{error}"))
 }
 
@@ -226,7 +227,7 @@ fn random_programs_keep_their_bits_and_their_budgets() {
     assert!(smaller > 10 && fit > 5, "{smaller} are smaller, {fit} budgets are kept");
 }
 
-/// Two chains of 100,000 operators, one of which the way back reads, are no more than linear work.
+/// Chains of 100,000 operators that are cheap, or not.
 #[test]
 fn long_chains_take_linear_time() {
     let registry = registry();
@@ -249,5 +250,4 @@ fn long_chains_take_linear_time() {
         assert!(start.elapsed().as_secs() < 60, "{operator}: {:?}", start.elapsed());
         assert!(peak(&module) <= before, "{operator}: {} of {before}", peak(&module));
     }
-    let _ = (differences::check, DType::FLOAT64);
 }

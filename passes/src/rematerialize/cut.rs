@@ -13,16 +13,17 @@ const LONGEST: usize = 16;
 /// ways that go back and forth between many chains are longer; where there are such, nothing is cut.
 const FARTHEST: usize = 8 * LONGEST;
 
-/// The operators to compute again behind `at`, where memory is scarcest: of the values that are made up to there
-/// and read behind, as few bytes as possible are kept, and the others follow from these by operators that are
-/// fused into what reads them (Chen et al., arXiv 1604.06174; Zheng et al., arXiv 2210.14793, section 4). What `plan` computes again is there
-/// for nothing.
+/// The operators to compute again behind `at`, where memory is scarcest: of the values that are made up to
+/// there and read behind, as few bytes as possible are kept, and the others follow from these by operators that
+/// are fused into what reads them (Chen et al., arXiv 1604.06174; He and Yu, MLSys 2023). What `plan` computes
+/// again is there for nothing, and what is read again within `soon` operations is kept.
 ///
-/// Each value is an edge that carries its bytes. From values that cannot be computed again, an endless
-/// supply flows to those that are read behind `at`; the cheapest cut of all ways is what to keep. It is found
-/// by blocking flows (Dinic 1970) along ways of at most [`FARTHEST`] edges: at most so many rounds, each of which takes at
-/// most as many steps for each edge, so that the cost is linear.
-pub(super) fn recomputed(graph: &Graph, plan: &Plan, at: usize) -> Vec<usize> {
+/// Each value is an edge that carries its bytes. From values that cannot be computed again, an endless supply
+/// flows to those that are read behind `at`; the cheapest cut of all ways is what to keep. It is found by
+/// blocking flows (Dinic 1970) along ways of at most [`FARTHEST`] edges: at most so many rounds, each of which
+/// takes at most as many steps for each edge, so that the cost is linear in the size of the graph.
+pub(super) fn recomputed(graph: &Graph, plan: &Plan, at: usize, soon: usize) -> Vec<usize> {
+    let reads = graph.reads(at);
     // How many operators each value is behind those that are kept; 0 for these.
     let mut depth = vec![0; graph.nodes.len()];
     for (number, node) in graph.nodes.iter().enumerate().take(at + 1) {
@@ -30,6 +31,7 @@ pub(super) fn recomputed(graph: &Graph, plan: &Plan, at: usize) -> Vec<usize> {
         depth[number] = match node.kind {
             _ if !node.can_be_again() || plan.has(number) => 0,
             Kind::Alias => before(),
+            _ if reads[number].late.is_some_and(|late| late < reads[number].last + soon) => 0,
             // A chain that is too long is kept in between.
             Kind::Cheap => (before() + 1) % (LONGEST + 1),
             Kind::Fixed | Kind::Costly => 0,

@@ -35,6 +35,8 @@ pub(super) struct Node {
     pub(super) operands: Vec<usize>,
     /// Whether the result of the function is made of it.
     pub(super) is_result: bool,
+    /// Whether something in a region, such as a branch, reads it: that is not looked into.
+    pub(super) is_read_inside: bool,
     /// Whether something reads it.
     pub(super) is_read: bool,
 }
@@ -42,8 +44,17 @@ pub(super) struct Node {
 impl Node {
     /// Whether it may be computed again.
     pub(super) fn can_be_again(&self) -> bool {
-        self.kind != Kind::Fixed && !self.is_result
+        self.kind != Kind::Fixed && !self.is_result && !self.is_read_inside
     }
+}
+
+/// What reads a value on either side of a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Reads {
+    /// The last node up to the place that reads it; itself where there is none.
+    pub(super) last: usize,
+    /// The first node behind the place that does.
+    pub(super) late: Option<usize>,
 }
 
 /// The operations of the entry block of a function, each behind those that it reads. The last one gives the
@@ -67,8 +78,7 @@ impl Graph {
             let inside: Vec<usize> =
                 inner.of(op).iter().filter_map(|value| number(*value)).collect();
             let mut operands: Vec<usize> = body.operands(op).filter_map(number).collect();
-            // What is read inside of a branch stays what it is: the branch is not looked into.
-            inside.iter().for_each(|read| graph.nodes[*read].kind = Kind::Fixed);
+            inside.iter().for_each(|read| graph.nodes[*read].is_read_inside = true);
             operands.extend(inside);
             operands.iter().for_each(|read| graph.nodes[*read].is_read = true);
             let kind = kind(f, op);
@@ -91,6 +101,7 @@ impl Graph {
                 bytes,
                 operands,
                 is_result: false,
+                is_read_inside: false,
                 is_read: false,
             });
         }
@@ -131,22 +142,26 @@ impl Graph {
         Graph { nodes: moved.collect(), open: self.open }
     }
 
-    /// For each node, the last one up to `at` that reads it or a part or tuple of it, or itself; and whether
-    /// one behind `at` does.
-    pub(super) fn reads(&self, at: usize) -> Vec<(usize, bool)> {
-        let mut reads: Vec<(usize, bool)> =
-            (0..self.nodes.len()).map(|node| (node, false)).collect();
+    /// What reads each node, or a part or tuple of it, on either side of `at`. Linear.
+    pub(super) fn reads(&self, at: usize) -> Vec<Reads> {
+        let none = |node| Reads { last: node, late: None };
+        let mut reads: Vec<Reads> = (0..self.nodes.len()).map(none).collect();
         for (number, node) in self.nodes.iter().enumerate().rev() {
-            let of_alias = (node.kind == Kind::Alias).then_some(reads[number]);
+            let alias = (node.kind == Kind::Alias).then_some(reads[number]);
+            let own = match number <= at {
+                true => Reads { last: number, late: None },
+                false => Reads { last: 0, late: Some(number) },
+            };
             for &operand in &node.operands {
-                let (last, is_late) = &mut reads[operand];
-                match number <= at {
-                    true => *last = (*last).max(number),
-                    false => *is_late = true,
-                }
-                if let Some((of_alias, alias_is_late)) = of_alias {
-                    *last = if of_alias <= at { (*last).max(of_alias) } else { *last };
-                    *is_late |= alias_is_late;
+                for other in std::iter::once(own).chain(alias) {
+                    let read = &mut reads[operand];
+                    if other.last <= at {
+                        read.last = read.last.max(other.last);
+                    }
+                    read.late = match (read.late, other.late) {
+                        (Some(read), Some(other)) => Some(read.min(other)),
+                        (read, other) => read.or(other),
+                    };
                 }
             }
         }

@@ -36,7 +36,7 @@ impl Plan {
     /// Lets aliases follow what they are of.
     pub(super) fn with_aliases(mut self, graph: &Graph) -> Plan {
         for (number, node) in graph.nodes.iter().enumerate() {
-            if node.kind == Kind::Alias && !node.is_result {
+            if node.kind == Kind::Alias && node.can_be_again() {
                 let of = node.operands.iter().map(|operand| self.0[*operand]).min();
                 self.0[number] =
                     of.map_or(NEVER, |of| if of == NEVER { of } else { of.max(number) });

@@ -1,6 +1,6 @@
 //! Which segments of a program to compute again, where products have to be.
 
-use super::graph::Graph;
+use super::graph::{Graph, Reads};
 use super::schedule::{Plan, Schedule};
 
 /// The sizes of segments that are tried, each smaller by a factor of the root of two than the one before.
@@ -8,11 +8,12 @@ const SIZES: i32 = 40;
 
 /// A plan whose values take at most `budget` bytes at once, or the least that any plan that was tried takes.
 ///
-/// What is computed up to `at`, where memory is scarcest, is cut into segments, each with about as many bytes that
-/// are read behind `at` (Chen et al., arXiv 1604.06174, algorithm 1), at places where few bytes are handed on.
-/// What is handed on is kept; everything else in a segment is computed again behind `at`, when something
-/// first reads it. The last segment is kept as `cheap` says, since it is needed at once. Of the sizes that fit, that is
-/// taken for which `work` is least, and of its segments as few are computed again as will do, the first ones.
+/// What is computed up to `at`, where memory is scarcest, is cut into segments, each with about as many bytes
+/// that are read behind `at` (Chen et al., arXiv 1604.06174, algorithm 1), at places where few bytes are handed
+/// on. What is handed on is kept; everything else in a segment is computed again behind `at`, when something
+/// first reads it. The last segment is kept as `cheap` says, since it is needed at once. Of the sizes that fit,
+/// that is taken for which `work` is least, and of its segments as few are computed again as will do, the first
+/// ones.
 ///
 /// The cost is linear in the size of the graph, times [`SIZES`].
 pub(super) fn within(
@@ -63,8 +64,8 @@ struct Program {
     at: usize,
     /// For each node, the last one up to the place that reads it.
     last: Vec<usize>,
-    /// For each node up to the place, the bytes of it and those before it that are read behind the place, and may
-    /// be computed again.
+    /// For each node up to the place, the bytes of it and those before it that are read behind the place, and
+    /// may be computed again.
     stored: Vec<i64>,
     /// For each node up to the place, the bytes of it and those before it that others up to the place read.
     handed_on: Vec<i64>,
@@ -80,8 +81,8 @@ impl Program {
         let mut live = 0;
         let mut handed_on = Vec::with_capacity(at + 1);
         for (number, node) in nodes() {
-            let (last, is_late) = reads[number];
-            if is_late && node.can_be_again() {
+            let Reads { last, late } = reads[number];
+            if late.is_some() && node.can_be_again() {
                 sum += node.bytes;
             }
             stored.push(sum);
@@ -90,10 +91,11 @@ impl Program {
             live -= ends[number];
             handed_on.push(live);
         }
-        Program { at, last: reads.into_iter().map(|(last, _)| last).collect(), stored, handed_on }
+        Program { at, last: reads.into_iter().map(|read| read.last).collect(), stored, handed_on }
     }
 
-    /// The last nodes of segments of about `size` bytes that are stored; what is behind the last one is one more.
+    /// The last nodes of segments of about `size` bytes that are stored; what is behind the last one is one
+    /// more.
     fn cut(&self, size: i64) -> Vec<usize> {
         let (mut before, mut ends) = (0, vec![]);
         let mut best: Option<usize> = None;
