@@ -34,8 +34,8 @@ use schedule::{Peak, Plan, Schedule};
 ///
 /// The budget is about what values take at once that `@main` computes, in the order in which it computes
 /// them, each as a tensor of its own. Parameters, constants and results lie in memory of the caller and do not
-/// count. Kernels of several operators need no memory for what is between these, so that a program takes less
-/// as a rule.
+/// count. What a compiled program takes is near to that: what is inside of a kernel takes nothing, and a kernel
+/// is computed where its last operator stands, which may be later.
 ///
 /// What is computed again reads its operands through `annotation.stop_fusion`, so that `cse` does not merge it
 /// with what it is; `fuse` removes these. What only the result needs, such as new weights, is computed as soon

@@ -39,7 +39,9 @@ fn peak(module: &Module) -> i64 {
         match body.defining_op(value) {
             Some(op) if body.is::<Tuple>(op) => pending.extend(body.operands(op)),
             Some(op) if body.is::<TupleGet>(op) => {}
-            _ => drop(results.insert(value)),
+            _ => {
+                results.insert(value);
+            }
         }
     }
     let last_read = |value: ValueId| {
@@ -224,7 +226,7 @@ fn random_programs_keep_their_bits_and_their_budgets() {
             }
         }
     }
-    assert!(smaller > 10 && fit > 5, "{smaller} are smaller, {fit} budgets are kept");
+    assert!(smaller > 0 && fit > 20, "{smaller} are smaller, {fit} budgets are kept");
 }
 
 /// Chains of 100,000 operators that are cheap, or not.

@@ -5,6 +5,7 @@ use relay::language::{
     Constant, Constructor, Global, Operator, Tuple, TupleGet, is_form, short_name,
 };
 use relay_operators::FusionPattern;
+use relay_operators::annotation::StopFusion;
 use rustc_hash::FxHashMap;
 use te::loops::ALIGNMENT;
 
@@ -13,7 +14,7 @@ use te::loops::ALIGNMENT;
 pub(super) enum Kind {
     /// It is computed once, where it stands.
     Fixed,
-    /// A tuple or a projection, which only names what is there.
+    /// A tuple, a projection or a barrier of fusion, which only names what is there.
     Alias,
     /// An operator that is fused into what reads it.
     Cheap,
@@ -192,7 +193,7 @@ fn is_name(body: &Body, op: OpId) -> bool {
 
 fn kind(f: &FuncMut<'_>, op: OpId) -> Kind {
     let (body, name) = (&*f.body, f.body.op_name(op));
-    if body.is::<Tuple>(op) || body.is::<TupleGet>(op) {
+    if body.is::<Tuple>(op) || body.is::<TupleGet>(op) || body.is::<StopFusion>(op) {
         return Kind::Alias;
     }
     let short = short_name(name.as_str());
