@@ -229,9 +229,9 @@ fn random_programs_keep_their_bits_and_their_budgets() {
     assert!(smaller > 0 && fit > 20, "{smaller} are smaller, {fit} budgets are kept");
 }
 
-/// Chains of 100,000 operators that are cheap, or not.
+/// Chains of 100,000 operators that are cheap, or not, end, and take no more memory.
 #[test]
-fn long_chains_take_linear_time() {
+fn long_chains_end() {
     let registry = registry();
     let long = |operators: usize, operator: &str| {
         let mut text = "def @main(%x: Tensor[(16), float64]) {\n".to_string();
@@ -244,12 +244,12 @@ fn long_chains_take_linear_time() {
     for operator in ["tanh(%h)", "cumsum(%h, axis=0)"] {
         let mut module = gradient_of(&long(100_000, operator), &registry);
         let before = peak(&module);
-        let start = std::time::Instant::now();
-        run(&mut module, "rematerialize", &registry).expect("linear time");
-        let most = before / 4;
-        let budget = format!("rematerialize{{budget={most}}}");
-        let _ = run(&mut module, &budget, &registry);
-        assert!(start.elapsed().as_secs() < 60, "{operator}: {:?}", start.elapsed());
+        run(&mut module, "rematerialize", &registry).expect("no budget");
         assert!(peak(&module) <= before, "{operator}: {} of {before}", peak(&module));
+        let most = before / 4;
+        match run(&mut module, &format!("rematerialize{{budget={most}}}"), &registry) {
+            Ok(()) => assert!(peak(&module) <= most, "{operator}: {} of {most}", peak(&module)),
+            Err(error) => assert!(least(&error) > most, "{operator}: {error}"),
+        }
     }
 }
