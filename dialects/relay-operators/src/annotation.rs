@@ -6,7 +6,7 @@ use relay::define::{Define, DefineCx, Defined};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use relay::types::Extents;
 
-use super::{FusionPattern, gradient, relation};
+use super::{FusionPattern, LayoutRule, gradient, relation};
 
 fn none() -> Attr {
     Attr::new(AttrData::None)
@@ -17,10 +17,10 @@ fn same(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     cx.operands.first().cloned().ok_or_else(|| EvalError::new("operand 0 is missing"))
 }
 
-/// Declares an operator that gives its operand back; what is before the name are its doc comment
-/// and the name of the operator.
+/// Declares an operator that gives its operand back: its doc comment, its name, and what another layout is to
+/// it, if that is nothing.
 macro_rules! identity {
-    ($(#[doc = $doc:tt])* $name:ident = $text:tt { $($fields:tt)* }) => {
+    ($(#[doc = $doc:tt])* $name:ident = $text:tt $(as $layout:path)? { $($fields:tt)* }) => {
         #[derive(Op, Clone, Debug)]
         $(#[doc = $doc])*
         #[op(
@@ -29,6 +29,7 @@ macro_rules! identity {
             infer = |op: $name<Type>, _cx: &mut InferCx<'_>| known(op.data),
             hooks(
                 FusionPattern::Opaque,
+                $($layout,)?
                 Evaluate(same),
                 gradient::IDENTITY,
                 Define(|cx| cx.tensors(0))
@@ -83,7 +84,7 @@ identity! {
     /// Keeps fusion from joining what is before and after.
     ///
     /// The result has the type of `data`. Relay operator level 10.
-    StopFusion = "relay.annotation.stop_fusion" {}
+    StopFusion = "relay.annotation.stop_fusion" as LayoutRule::Pointwise {}
 }
 
 identity! {
