@@ -9,6 +9,7 @@ use te::compute::Tensor;
 use super::FusionPattern::Injective;
 use super::LayoutRule;
 use super::attributes::Sections;
+use super::batch::{self, Batch};
 use super::elements::{self, Offsets};
 use super::gradient::{Change, Gradient, Pullback, Term};
 use super::relation::{self, Dims};
@@ -21,7 +22,7 @@ use super::relation::{self, Dims};
 #[op(
     name = "relay.concatenate",
     infer = infer_concatenate,
-    hooks(Gradient(pull_concatenate), Injective, LayoutRule::Joined, Evaluate(|cx| evaluate_concatenate(&cx.fields()?, cx)), Define(define_concatenate))
+    hooks(batch::JOINED, Gradient(pull_concatenate), Injective, LayoutRule::Joined, Evaluate(|cx| evaluate_concatenate(&cx.fields()?, cx)), Define(define_concatenate))
 )]
 pub struct Concatenate<V = ValueId> {
     /// A tuple of tensors, at least one.
@@ -131,7 +132,7 @@ fn joined(parts: &[&TensorData], shape: &[i64], axis: usize) -> Result<Value, Ev
 #[op(
     name = "relay.stack",
     infer = infer_stack,
-    hooks(Gradient(pull_stack), Injective, Evaluate(|cx| evaluate_stack(&cx.fields()?, cx)), Define(define_stack))
+    hooks(batch::JOINED, Gradient(pull_stack), Injective, Evaluate(|cx| evaluate_stack(&cx.fields()?, cx)), Define(define_stack))
 )]
 pub struct Stack<V = ValueId> {
     /// A tuple of tensors, at least one.
@@ -179,7 +180,7 @@ fn define_stack(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.split",
     infer = infer_split,
-    hooks(Gradient(pull_split), KernelRole::View, Injective, Evaluate(|cx| evaluate_split(&cx.fields()?, cx)), Define(define_split))
+    hooks(Batch(|at| batch::along(at, 0)), Gradient(pull_split), KernelRole::View, Injective, Evaluate(|cx| evaluate_split(&cx.fields()?, cx)), Define(define_split))
 )]
 pub struct Split<V = ValueId> {
     /// Rank at least 1.

@@ -22,6 +22,7 @@ use ir_core::{Dialect, Registry};
 
 pub mod annotation;
 pub mod attributes;
+pub mod batch;
 pub mod broadcast;
 pub mod create;
 pub mod describe;
@@ -53,6 +54,7 @@ mod tests;
 pub mod vision;
 mod work;
 
+pub use batch::Batch;
 pub use gradient::Gradient;
 pub use ir_core::{Fill, is_large_fill};
 pub use layout_rule::LayoutRule;
@@ -87,6 +89,7 @@ pub const FAMILIES: &[Family] = &[
     Family { title: "Vision", register: vision::register },
     Family { title: "Annotations", register: annotation::register },
     Family { title: "Gradients", register: gradient::register },
+    Family { title: "Many examples at once", register: batch::register },
     Family { title: "Layouts", register: layout::register },
     Family { title: "Convolution", register: nn::convolution::register },
     Family { title: "Correlation and dilation", register: nn::correlation::register },

@@ -18,7 +18,7 @@ use super::elements::{self, Offsets};
 use super::gradient::{Gradient, Pullback, Term};
 use super::relation;
 use super::shape::expect_broadcasts_to;
-use super::{LayoutRule, Rows};
+use super::{LayoutRule, Rows, batch};
 
 /// Which axes a reduction runs over and whether they stay.
 #[derive(AttrGroup, Clone, Debug)]
@@ -212,7 +212,7 @@ macro_rules! reductions {
         #[op(
             name = $text,
             infer = |op: $name<Type>, cx: &mut InferCx<'_>| op.axes.infer(cx, None),
-            hooks(Reduce, LayoutRule::Reduced, Rows(rows), Evaluate(|cx| {
+            hooks(batch::REDUCED, Reduce, LayoutRule::Reduced, Rows(rows), Evaluate(|cx| {
                 let (op, data) = (cx.fields::<$name<Value>>()?, cx.tensor(0)?);
                 let dtype = data.dtype();
                 op.axes.evaluate(data, dtype, |group| $function(group, dtype))
@@ -410,7 +410,7 @@ macro_rules! positions {
             infer = |op: $name<Type>, cx: &mut InferCx<'_>| {
                 op.axes().infer(cx, Some(DType::INT32))
             },
-            hooks(Reduce, Evaluate(|cx| {
+            hooks(batch::REDUCED, Reduce, Evaluate(|cx| {
                 let (op, data) = (cx.fields::<$name<Value>>()?, cx.tensor(0)?);
                 op.axes().evaluate(data, DType::INT32, |group| {
                     let at = extreme(group, data.dtype(), $wanted, op.select_last_index)?;

@@ -11,6 +11,7 @@ use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use super::FusionPattern::{Broadcast, Injective, Opaque};
 use super::ReshapeOnly;
 use super::attributes::Integers;
+use super::batch::{self, Batch, Examples};
 use super::elements::{self, Offsets};
 use super::gradient::{self, Gradient, Pullback, Term};
 use super::relation::{self, Dims};
@@ -248,7 +249,7 @@ fn infer_reshape_like(op: ReshapeLike<Type>, cx: &mut InferCx<'_>) -> Result<Typ
     name = "relay.transpose",
     infer = infer_transpose,
     fold = fold_transpose,
-    hooks(Gradient(pull_transpose), Injective, Evaluate(|cx| evaluate_transpose(&cx.fields()?, cx)), Define(define_transpose))
+    hooks(Batch(batch_transpose), Gradient(pull_transpose), Injective, Evaluate(|cx| evaluate_transpose(&cx.fields()?, cx)), Define(define_transpose))
 )]
 pub struct Transpose<V = ValueId> {
     /// Any shape.
@@ -256,6 +257,14 @@ pub struct Transpose<V = ValueId> {
     /// A permutation of the axes; none reverses them.
     #[default(None)]
     pub axes: Option<Vec<i64>>,
+}
+
+fn batch_transpose<'p>(at: &Examples<'p>) -> Option<Term<'p>> {
+    let op = at.fields::<Transpose<Term<'p>>>()?;
+    let axes = permutation(op.axes.as_deref(), at.rank(0)).ok()?;
+    let axes: Vec<usize> =
+        std::iter::once(0).chain(axes.into_iter().map(|axis| axis + 1)).collect();
+    Some(op.data.transpose(&axes))
 }
 
 fn permutation(axes: Option<&[i64]>, rank: usize) -> Result<Vec<usize>, String> {
@@ -399,7 +408,7 @@ pub(super) fn expect_new_axes(count: i64) -> Result<usize, Stop> {
         relation::axis(op.axis, cx.tensor(0)?.rank())?;
         Ok(op.data)
     },
-    hooks(Gradient(|at| at.to(0, |g| at.again("relay.reverse", &[g]))), Injective, Evaluate(|cx| {
+    hooks(Batch(|at| batch::along(at, 0)), Gradient(|at| at.to(0, |g| at.again("relay.reverse", &[g]))), Injective, Evaluate(|cx| {
         let (op, data) = (cx.fields::<Reverse<Value>>()?, cx.tensor(0)?);
         let axis = relation::axis(op.axis, data.rank())?;
         let mut strides = elements::strides(data.shape());
@@ -433,7 +442,7 @@ fn define_reverse(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.repeat",
     infer = infer_repeat,
-    hooks(Gradient(pull_repeat), Broadcast, Evaluate(|cx| evaluate_repeat(&cx.fields()?, cx)), Define(define_repeat))
+    hooks(Batch(|at| batch::along(at, 0)), Gradient(pull_repeat), Broadcast, Evaluate(|cx| evaluate_repeat(&cx.fields()?, cx)), Define(define_repeat))
 )]
 pub struct Repeat<V = ValueId> {
     /// Rank at least 1.
@@ -486,13 +495,23 @@ fn define_repeat(cx: &mut DefineCx<'_>) -> Defined {
     name = "relay.tile",
     infer = infer_tile,
     fold = relation::fold_same_type,
-    hooks(Gradient(pull_tile), Broadcast, Evaluate(|cx| evaluate_tile(cx.tensor(0)?, &cx.fields::<Tile<Value>>()?.reps)), Define(define_tile))
+    hooks(Batch(batch_tile), Gradient(pull_tile), Broadcast, Evaluate(|cx| evaluate_tile(cx.tensor(0)?, &cx.fields::<Tile<Value>>()?.reps)), Define(define_tile))
 )]
 pub struct Tile<V = ValueId> {
     /// Any shape.
     pub data: V,
     /// How often along each axis, at least 0.
     pub reps: Integers,
+}
+
+fn batch_tile<'p>(at: &Examples<'p>) -> Option<Term<'p>> {
+    let op = at.fields::<Tile<Term<'p>>>()?;
+    let rank = at.rank(0).max(op.reps.0.len());
+    let mut shape = op.data.shape();
+    shape.splice(1..1, vec![1; rank - at.rank(0)]);
+    let mut reps = vec![1; rank + 1 - op.reps.0.len()];
+    reps.extend(&op.reps.0);
+    Some(at.again(&[op.data.reshape(&shape)], at.attrs().with("reps", &Integers(reps))))
 }
 
 fn infer_tile(op: Tile<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
@@ -552,7 +571,7 @@ fn define_tile(cx: &mut DefineCx<'_>) -> Defined {
     name = "relay.broadcast_to",
     infer = infer_broadcast_to,
     fold = relation::fold_same_type,
-    hooks(Gradient(|at| at.to(0, |g| g.sum_to(at.operand(0)))), Broadcast, Evaluate(|cx| {
+    hooks(Batch(batch::broadcast), Gradient(|at| at.to(0, |g| g.sum_to(at.operand(0)))), Broadcast, Evaluate(|cx| {
         evaluate_broadcast(cx.tensor(0)?, &cx.fields::<BroadcastTo<Value>>()?.shape.0)
     }), Define(define_broadcast))
 )]
@@ -626,7 +645,7 @@ pub(super) fn define_broadcast(cx: &mut DefineCx<'_>) -> Defined {
         Ok(Type::tensor(like.shape.iter().copied(), data.dtype))
     },
     fold = relation::fold_same_type,
-    hooks(Gradient(|at| at.to(0, |g| g.sum_to(at.operand(0)))), Broadcast, Evaluate(|cx| evaluate_broadcast(cx.tensor(0)?, cx.tensor(1)?.shape())), Define(define_broadcast))
+    hooks(Batch(batch::broadcast), Gradient(|at| at.to(0, |g| g.sum_to(at.operand(0)))), Broadcast, Evaluate(|cx| evaluate_broadcast(cx.tensor(0)?, cx.tensor(1)?.shape())), Define(define_broadcast))
 )]
 pub struct BroadcastToLike<V = ValueId> {
     /// A shape that broadcasts to that of `broadcast_type`.

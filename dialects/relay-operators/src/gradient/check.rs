@@ -28,6 +28,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::Gradient;
 use super::derived::{Derived, Vjp};
+use crate::batch::Batched;
 use crate::elements::type_of;
 use cases::Case;
 
@@ -121,6 +122,8 @@ pub fn check_all(registry: &Registry, most: u32, network: impl Fn(u64) -> Module
     for (name, report) in &mut reports {
         if report.name == <Vjp as OpFields<ValueId>>::NAME {
             report.excluded = Some("it is checked with each operator, a second time");
+        } else if report.name == <Batched as OpFields<ValueId>>::NAME {
+            report.excluded = Some("it is derived from other operators");
         } else if report.is_untried() {
             for sample in plain_samples(*name, registry) {
                 report.add(&sample, registry, 0, most);

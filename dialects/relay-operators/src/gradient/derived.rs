@@ -81,7 +81,7 @@ fn plain(attr: Attr) -> Attr {
 }
 
 /// The operator that text calls `of`.
-fn operator<'r>(registry: &'r Registry, of: &str) -> Result<&'r OpInfo, String> {
+pub(crate) fn operator<'r>(registry: &'r Registry, of: &str) -> Result<&'r OpInfo, String> {
     let info = registry.info(&*format!("relay.{of}")).or_else(|| registry.info(of));
     info.ok_or_else(|| format!("there is no operator `{of}`"))
 }
@@ -205,16 +205,19 @@ fn evaluate(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     }
 }
 
+/// The type of an operand.
+pub(crate) fn type_of(operand: &Operand) -> Type {
+    let of = |tensor: &Tensor| Type::tensor(tensor.shape.iter().copied(), tensor.dtype);
+    match operand {
+        Operand::Tensor(tensor) => of(tensor),
+        Operand::Tuple(fields) => Type::tuple(fields.iter().map(of)),
+    }
+}
+
 fn define(cx: &mut DefineCx<'_>) -> Defined {
     let op = cx.fields::<Vjp<Operand>>()?;
-    let ty = |operand: &Operand| {
-        let of = |t: &Tensor| Type::tensor(t.shape.iter().copied(), t.dtype);
-        match operand {
-            Operand::Tensor(tensor) => of(tensor),
-            Operand::Tuple(fields) => Type::tuple(fields.iter().map(of)),
-        }
-    };
-    let (operands, result): (Vec<Type>, Type) = (op.args.iter().map(ty).collect(), ty(&op.change));
+    let operands: Vec<Type> = op.args.iter().map(type_of).collect();
+    let result = type_of(&op.change);
     let wrt = number(op.wrt)?;
     let derived =
         Derived { of: &op.of, attributes: op.attributes.0, operands: &operands, result, wrt };

@@ -11,6 +11,7 @@ use te::compute::{Combiner, Expression, Tensor};
 
 use crate::FusionPattern::{Broadcast, Injective, Opaque};
 use crate::attributes::keywords;
+use crate::batch::{self, Batch, Examples};
 use crate::elements::{self, Offsets};
 use crate::gradient::{Gradient, Pullback, Term};
 use crate::index::scatter::{self, ScatterElements, ScatterNd};
@@ -54,7 +55,7 @@ pub(super) fn position(index: i64, extent: i64) -> Result<usize, EvalError> {
 #[op(
     name = "relay.take",
     infer = infer_take,
-    hooks(Gradient(pull_take), Injective, Evaluate(|cx| evaluate_take(&cx.fields()?, cx)), Define(define_take))
+    hooks(Batch(batch_take), Gradient(pull_take), Injective, Evaluate(|cx| evaluate_take(&cx.fields()?, cx)), Define(define_take))
 )]
 pub struct Take<V = ValueId> {
     /// Any shape.
@@ -86,6 +87,31 @@ impl<V> Take<V> {
                 self.batch_dims
             )),
         }
+    }
+}
+
+fn batch_take<'p>(at: &Examples<'p>) -> Option<Term<'p>> {
+    let op = at.fields::<Take<Term<'p>>>()?;
+    let (axis, batch) = op.axes(at.rank(0), at.rank(1)).ok()?;
+    let attrs = at.attrs();
+    match (at.over(0), at.over(1), axis) {
+        // What is before the axis of the data would stand before the examples.
+        (false, true, None | Some(0)) => Some(at.again(&at.operands(), attrs)),
+        (true, false, Some(axis)) if batch == 0 => {
+            Some(at.again(&at.operands(), attrs.with("axis", &(axis as i64 + 1))))
+        }
+        (true, true, Some(axis)) => {
+            let attrs = attrs.with("axis", &(axis as i64 + 1));
+            Some(at.again(&at.operands(), attrs.with("batch_dims", &(batch as i64 + 1))))
+        }
+        (true, _, None) => {
+            // As one row for each example.
+            let data = op.data.reshape(&[at.extent(), op.data.size() / at.extent().max(1)]);
+            let (indices, attrs) = (op.indices, attrs.with("axis", &1i64));
+            let batch_dims = i64::from(at.over(1));
+            Some(at.again(&[data, indices], attrs.with("batch_dims", &batch_dims)))
+        }
+        _ => None,
     }
 }
 
@@ -244,7 +270,7 @@ fn define_take(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.gather",
     infer = infer_gather,
-    hooks(Gradient(pull_gather), Injective, Evaluate(|cx| evaluate_gather(&cx.fields()?, cx)), Define(define_gather))
+    hooks(Batch(batch_gather), Gradient(pull_gather), Injective, Evaluate(|cx| evaluate_gather(&cx.fields()?, cx)), Define(define_gather))
 )]
 pub struct Gather<V = ValueId> {
     /// Any shape of rank at least 1.
@@ -254,6 +280,18 @@ pub struct Gather<V = ValueId> {
     pub indices: V,
     /// The axis; negative ones count from the back.
     pub axis: i64,
+}
+
+fn batch_gather<'p>(at: &Examples<'p>) -> Option<Term<'p>> {
+    let axis: i64 = at.attrs().value("axis")?;
+    let attrs = at.attrs().with("axis", &batch::behind(axis, at.rank(0))?);
+    let operands = [0, 1].map(|index| {
+        let operand = at.led(index);
+        let mut shape = operand.shape();
+        shape[0] = at.extent();
+        operand.broadcast(&shape)
+    });
+    Some(at.again(&operands, attrs))
 }
 
 /// Requires that `inner` fits into `outer` on all axes but one.

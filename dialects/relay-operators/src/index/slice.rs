@@ -11,6 +11,7 @@ use te::scalar::ScalarOp;
 use crate::FusionPattern::Injective;
 use crate::LayoutRule;
 use crate::attributes::{Integers, keywords};
+use crate::batch;
 use crate::elements::{self, Offsets};
 use crate::gradient::{Gradient, Pullback, Term};
 use crate::relation::{self, Dims};
@@ -168,7 +169,7 @@ pub(crate) fn sliced_offsets(
     name = "relay.strided_slice",
     infer = infer_strided_slice,
     fold = fold_strided_slice,
-    hooks(Gradient(pull_strided_slice), KernelRole::View, LayoutRule::Sliced, Injective, Evaluate(|cx| {
+    hooks(batch::SLICED, Gradient(pull_strided_slice), KernelRole::View, LayoutRule::Sliced, Injective, Evaluate(|cx| {
         let (op, data) = (cx.fields::<StridedSlice<Value>>()?, cx.tensor(0)?);
         let (shape, offsets) = sliced_offsets(data.shape(), &op.specs(data.rank())?)?;
         Ok(elements::pick(data, &shape, offsets)?.into())

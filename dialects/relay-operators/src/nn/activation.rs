@@ -11,6 +11,7 @@ use te::scalar::ScalarOp;
 
 use super::numeric::{Number, dispatch, map_along, size};
 use super::relation::vectors_along;
+use crate::batch::{self, Batch};
 use crate::gradient::{self, Change, Gradient, Pullback, Term};
 use crate::work::nothing;
 use crate::{FusionPattern, LayoutRule, ReshapeOnly, Rows, relation};
@@ -138,6 +139,7 @@ fn define_prelu(cx: &mut DefineCx<'_>) -> Defined {
     infer = |op: Softmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
     hooks(
         Gradient(|at| pull_softmax(at, at.fields::<Softmax<Term<'_>>>().map(|op| op.axis))),
+        Batch(|at| batch::along(at, -1)),
         FusionPattern::OutFusable,
         Rows(softmax_rows),
         LayoutRule::Along, Evaluate(|cx| softmax(cx, cx.fields::<Softmax<Value>>()?.axis, false)),
@@ -161,6 +163,7 @@ pub struct Softmax<V = ValueId> {
     infer = |op: FastSoftmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
     hooks(
         Gradient(|at| pull_softmax(at, at.fields::<FastSoftmax<Term<'_>>>().map(|op| op.axis))),
+        Batch(|at| batch::along(at, -1)),
         FusionPattern::OutFusable,
         Rows(softmax_rows),
         LayoutRule::Along, Evaluate(|cx| softmax(cx, cx.fields::<FastSoftmax<Value>>()?.axis, false)),
@@ -184,6 +187,7 @@ pub struct FastSoftmax<V = ValueId> {
     infer = |op: LogSoftmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
     hooks(
         Gradient(pull_log_softmax),
+        Batch(|at| batch::along(at, -1)),
         FusionPattern::OutFusable,
         Rows(softmax_rows),
         LayoutRule::Along, Evaluate(|cx| softmax(cx, cx.fields::<LogSoftmax<Value>>()?.axis, true)),

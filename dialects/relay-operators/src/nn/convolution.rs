@@ -13,6 +13,7 @@ use super::relation::{divide, kernel, layout_or, require};
 use super::transposed_convolution::{Conv2dBackwardWeight, transposed_convolution};
 use super::window::{Margin, Step, Windows, data_order, margins, pad_stage, spatial_axes};
 use super::words::Words;
+use crate::batch::{Batch, Examples};
 use crate::gradient::{Gradient, Pullback, Term};
 use crate::layout::Layout;
 use crate::{FusionPattern, LayoutRule, multiply_adds, spread};
@@ -86,6 +87,10 @@ macro_rules! convolution {
                     if let Some(op) = at.fields::<$name<Term<'_>>>() {
                         pull_convolution(at, &op.convolution);
                     }
+                }),
+                Batch(|at| {
+                    let op = at.fields::<$name<Term<'_>>>()?;
+                    batch_convolution(at, &op.convolution.geometry().ok()?)
                 }),
                 Define(|cx| {
                     let geometry = cx.fields::<$name<Operand>>()?.convolution.geometry()?;
@@ -495,6 +500,52 @@ impl Adjoint {
             }
         }
     }
+}
+
+/// A weight of each example: a convolution with as many more groups, or output channels where all take the same data.
+fn batch_convolution<'p>(at: &Examples<'p>, geometry: &Geometry) -> Option<Term<'p>> {
+    if !at.over(1) || at.extent() == 0 || geometry.unusual_layout().is_some() {
+        return None;
+    }
+    let weight = joined(at.operand(1));
+    let shares = !at.over(0) && geometry.groups == 1;
+    let data = if shares { at.operand(0) } else { beside(for_each(at, 0)) };
+    let groups = if shares { 1 } else { geometry.groups * at.extent() };
+    let attrs = at.attrs().without("channels").without("groups");
+    let attrs = if groups == 1 { attrs } else { attrs.with("groups", &groups) };
+    let result = at.again(&[data, weight], attrs);
+    // The channels of each example apart, and examples first.
+    let mut shape = result.shape();
+    let channels = shape[1] / at.extent();
+    shape.splice(1..2, [at.extent(), channels]);
+    let mut order: Vec<usize> = (0..shape.len()).collect();
+    order.swap(0, 1);
+    Some(result.reshape(&shape).transpose(&order))
+}
+
+/// Operand `index` with an element for each example.
+pub(super) fn for_each<'p>(at: &Examples<'p>, index: usize) -> Term<'p> {
+    let operand = at.led(index);
+    let mut shape = operand.shape();
+    shape[0] = at.extent();
+    operand.broadcast(&shape)
+}
+
+/// `(examples, A, …)` as `(examples * A, …)`.
+fn joined(term: Term<'_>) -> Term<'_> {
+    let shape = term.shape();
+    term.reshape(&[&[shape[0] * shape[1]], &shape[2..]].concat())
+}
+
+/// `(examples, N, C, …)` as `(N, examples * C, …)`, the channels of examples beside one another.
+pub(super) fn beside(term: Term<'_>) -> Term<'_> {
+    let mut order: Vec<usize> = (0..term.rank()).collect();
+    order.swap(0, 1);
+    let moved = term.transpose(&order);
+    let mut shape = moved.shape();
+    let channels = shape[1] * shape[2];
+    shape.splice(1..3, [channels]);
+    moved.reshape(&shape)
 }
 
 fn pull_convolution<const RANK: usize>(at: &Pullback<'_>, attributes: &Convolution<RANK>) {

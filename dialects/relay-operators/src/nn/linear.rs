@@ -12,6 +12,8 @@ use te::scalar::ScalarOp;
 use super::numeric::{Number, compute_dtype, dispatch, map_along, result_shape, size};
 use super::relation::{require, require_rank, vectors_along};
 use super::words::Words;
+use crate::batch::{self, Batch, Examples};
+use crate::broadcast::Add;
 use crate::gradient::{Gradient, Pullback, Term};
 use crate::layout::Layout;
 use crate::spread::weight;
@@ -26,6 +28,7 @@ use crate::{FusionPattern, LayoutRule, multiply_adds};
     infer = dense_relation,
     hooks(
         Gradient(pull_dense),
+        Batch(batch_dense),
         FusionPattern::OutFusable,
         KernelRole::Anchor,
         Work(multiply_adds::<Dense>),
@@ -395,6 +398,7 @@ fn define_by_quads(cx: &mut DefineCx<'_>, layout: &Layout) -> Defined {
     infer = matmul_relation,
     hooks(
         Gradient(pull_matmul),
+        Batch(batch_matmul),
         FusionPattern::OutFusable,
         KernelRole::Anchor,
         Work(multiply_adds::<Matmul>),
@@ -542,6 +546,7 @@ fn define_product_of_transposed(
     infer = batch_matmul_relation,
     hooks(
         Gradient(pull_batch_matmul),
+        Batch(batch_batch_matmul),
         FusionPattern::OutFusable,
         KernelRole::Anchor,
         Work(multiply_adds::<BatchMatmul>),
@@ -652,7 +657,7 @@ fn define_batch_matmul(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.nn.bias_add",
     infer = bias_add_relation,
-    hooks(Gradient(pull_bias_add), FusionPattern::Broadcast, LayoutRule::Bias, Evaluate(evaluate_bias_add), Define(define_bias_add))
+    hooks(Batch(batch_bias_add), Gradient(pull_bias_add), FusionPattern::Broadcast, LayoutRule::Bias, Evaluate(evaluate_bias_add), Define(define_bias_add))
 )]
 pub struct BiasAdd<V = ValueId> {
     /// The input.
@@ -690,6 +695,77 @@ fn as_matrix(term: Term<'_>) -> Term<'_> {
     let shape = term.shape();
     let (columns, rows) = shape.split_last().unwrap_or((&1, &[]));
     term.reshape(&[rows.iter().product(), *columns])
+}
+
+fn batch_dense<'p>(at: &Examples<'p>) -> Option<Term<'p>> {
+    let op = at.fields::<Dense<Term<'p>>>()?;
+    batch_product(at, op.out_dtype, false, true)
+}
+
+fn batch_matmul<'p>(at: &Examples<'p>) -> Option<Term<'p>> {
+    let op = at.fields::<Matmul<Term<'p>>>()?;
+    batch_product(at, op.out_dtype, op.transpose_a, op.transpose_b)
+}
+
+/// The product of a tensor with a matrix, each transposed where the flag says so: a product of pairs of matrices where
+/// the second factor differs between examples.
+fn batch_product<'p>(
+    at: &Examples<'p>,
+    out_dtype: Option<DType>,
+    transpose_a: bool,
+    transpose_b: bool,
+) -> Option<Term<'p>> {
+    if !at.over(1) {
+        return Some(at.again(&at.operands(), at.attrs()));
+    }
+    let (a, tensor_b) = (at.led(0), at.operand(1).id());
+    let shape = a.shape();
+    let tensor_a = match at.rank(0) {
+        2 => a,
+        // The rows of all matrices lie one behind the other.
+        _ if transpose_a => return None,
+        _ => {
+            let (inner, outer) = shape[1..].split_last()?;
+            a.reshape(&[shape[0], outer.iter().product(), *inner])
+        }
+    };
+    let tensor_a = tensor_a.id();
+    let product =
+        at.build(&BatchMatmul { tensor_a, tensor_b, out_dtype, transpose_a, transpose_b });
+    let result = at.result().as_tensor()?.known_shape()?;
+    Some(product.reshape(&[&[at.extent()], &result[..]].concat()))
+}
+
+fn batch_batch_matmul<'p>(at: &Examples<'p>) -> Option<Term<'p>> {
+    let result = at.result().as_tensor()?.known_shape()?;
+    let pairs = *result.first()?;
+    let operands = [0, 1].map(|index| {
+        let operand = at.led(index);
+        let shape = operand.shape();
+        match (at.over(index), shape[1]) {
+            // Each pair takes the same matrix.
+            (false, 1) => at.operand(index),
+            _ => {
+                let matrices = [&[at.extent(), pairs], &shape[2..]].concat();
+                let merged = [&[at.extent() * pairs], &shape[2..]].concat();
+                operand.broadcast(&matrices).reshape(&merged)
+            }
+        }
+    });
+    let product = at.again(&operands, at.attrs());
+    Some(product.reshape(&[&[at.extent()], &result[..]].concat()))
+}
+
+fn batch_bias_add<'p>(at: &Examples<'p>) -> Option<Term<'p>> {
+    let op = at.fields::<BiasAdd<Term<'p>>>()?;
+    if !at.over(1) {
+        return batch::along(at, 1);
+    }
+    let axis = crate::relation::axis(op.axis, at.rank(0)).ok()?;
+    let mut shape = vec![1; at.rank(0) + 1];
+    (shape[0], shape[axis + 1]) = (at.extent(), *op.bias.shape().get(1)?);
+    let (lhs, rhs) = (op.data.id(), op.bias.reshape(&shape).id());
+    Some(at.build(&Add { lhs, rhs }))
 }
 
 fn pull_dense(at: &Pullback<'_>) {

@@ -13,6 +13,7 @@ use te::scalar::ScalarOp;
 use super::numeric::{Number, size};
 use super::padding::Pad;
 use super::relation::{divide, vectors_along};
+use crate::batch::{self, Batch};
 use crate::gradient::{Change, Gradient, Pullback, Term};
 use crate::{FusionPattern, relation};
 
@@ -412,6 +413,7 @@ fn normalization_relation(data: Type, axis: i64, cx: &mut InferCx<'_>) -> Result
     hooks(
         RandomOperand(norm_operand),
         Gradient(pull_layer_norm),
+        Batch(|at| batch::along(at, -1)),
         Evaluate(evaluate_layer_norm),
         Define(define_layer_norm)
     )

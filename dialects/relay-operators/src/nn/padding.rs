@@ -10,6 +10,7 @@ use te::compute::{Expression, Tensor};
 use super::numeric::{Number, dispatch, result_shape};
 use super::window::{offset, per_axis};
 use crate::attributes::Integers;
+use crate::batch::{Batch, Examples};
 use crate::gradient::{Gradient, Pullback, Term};
 use crate::shape::Reverse;
 use crate::{FusionPattern, LayoutRule};
@@ -221,7 +222,7 @@ fn bounds_of_last(
     name = "relay.nn.pad",
     infer = pad_relation,
     fold = fold_pad,
-    hooks(Gradient(pull_pad), FusionPattern::Injective, LayoutRule::Padded, Evaluate(evaluate_pad), Define(define_pad))
+    hooks(Batch(batch_pad), Gradient(pull_pad), FusionPattern::Injective, LayoutRule::Padded, Evaluate(evaluate_pad), Define(define_pad))
 )]
 pub struct Pad<V = ValueId> {
     /// The input.
@@ -233,6 +234,12 @@ pub struct Pad<V = ValueId> {
     /// `constant`, `edge` (the outermost element) or `reflect` (the mirror image without it).
     #[default("constant".to_string())]
     pub pad_mode: String,
+}
+
+fn batch_pad<'p>(at: &Examples<'p>) -> Option<Term<'p>> {
+    let op = at.fields::<Pad<Term<'p>>>().filter(|_| at.over_first())?;
+    let widths = [vec![vec![0, 0]], op.pad_width].concat();
+    Some(at.again(&at.operands(), at.attrs().with("pad_width", &widths)))
 }
 
 fn pad_mode(mode: &str) -> Result<Margin, String> {

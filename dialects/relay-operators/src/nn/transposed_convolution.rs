@@ -7,10 +7,11 @@ use relay::interpreter::{EvalCx, EvalError, Evaluate, RandomOperand, Value};
 
 use te::compute::{Combiner, Expression, Tensor};
 
-use super::convolution::{Adjoint, Geometry};
+use super::convolution::{Adjoint, Geometry, beside, for_each};
 use super::numeric::{Number, compute_dtype, dispatch, result_shape, size};
 use super::relation::{divide, kernel, layout_or, require};
 use super::window::{Margin, Step, Windows, data_order, margins, offset, pad_stage, per_axis};
+use crate::batch::{Batch, Examples};
 use crate::gradient::{Gradient, Pullback, Term};
 use crate::layout::Layout;
 use crate::{FusionPattern, LayoutRule, multiply_adds, spread};
@@ -309,6 +310,21 @@ fn pull_backward_weight(at: &Pullback<'_>) {
     at.to(1, |g| adjoint.of_data(at, op.grad, g.cast(op.grad.dtype()), &op.data.shape()));
 }
 
+/// The change of the weight of each example: of a convolution with as many more groups.
+fn batch_backward_weight<'p>(at: &Examples<'p>) -> Option<Term<'p>> {
+    let op = at.fields::<Conv2dBackwardWeight<Term<'p>>>()?;
+    let usual = ["NCHW", "NCHW", "OIHW"].map(Layout::parse);
+    let is_usual = op.layouts().ok()?.into_iter().zip(usual).all(|(a, b)| Ok(a) == b);
+    if !is_usual || at.extent() == 0 {
+        return None;
+    }
+    let operands = [0, 1].map(|index| beside(for_each(at, index)));
+    let attrs = at.attrs().without("channels").with("groups", &(op.groups * at.extent()));
+    let result = at.again(&operands, attrs);
+    let shape = result.shape();
+    Some(result.reshape(&[&[at.extent(), shape[0] / at.extent()], &shape[1..]].concat()))
+}
+
 /// The gradient of `nn.conv2d` with respect to its weight.
 ///
 /// `out[o, i, j, k] = Σ_{n, y, x} grad[n, o, y, x] * data[n, i, y * stride + j * dilation -
@@ -323,6 +339,7 @@ fn pull_backward_weight(at: &Pullback<'_>) {
         Work(multiply_adds::<Conv2dBackwardWeight>),
         Evaluate(evaluate_backward_weight),
         Gradient(pull_backward_weight),
+        Batch(batch_backward_weight),
         Define(define_backward_weight)
     )
 )]
