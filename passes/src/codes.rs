@@ -29,6 +29,12 @@ pub const NO_STEP: &str = "E0662";
 /// What `rematerialize` says of values that do not fit into the budget.
 pub const BUDGET: &str = "E0663";
 
+/// What `vmap` says of operators and forms that it has nothing for many examples of.
+pub const NOT_BATCHED: &str = "E0664";
+
+/// What `vmap` says of programs and options that have no examples.
+pub const NO_EXAMPLES: &str = "E0665";
+
 /// The help where parameters have unknown extents, for who knows how a model names them.
 pub const OPEN_HELP: &str = "write numbers for the extents of the parameters of `@main`";
 
@@ -155,6 +161,21 @@ pub const CODES: &[Code] = &[
                       `budget` bytes at once. The message says how few it reaches: what the largest \
                       operators read and give is live at once, whatever is computed again. Values of \
                       unknown extents have no number of bytes.",
+    },
+    Code {
+        code: NOT_BATCHED,
+        title: "an operator or a form is not batched",
+        explanation: "`vmap` gives what differs between examples a leading axis, so that its extents are \
+                      numbers and the same for all examples: it is made of tensors and tuples. Data \
+                      and cells may hold what all examples share; kernels come behind, and \
+                      functions have bodies.",
+    },
+    Code {
+        code: NO_EXAMPLES,
+        title: "a program has no examples",
+        explanation: "`vmap` gives the parameters of the function `@main` a leading axis of `size` \
+                      examples: those that `over` names, or all. They are tensors and tuples of \
+                      tensors.",
     },
 ];
 

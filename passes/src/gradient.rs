@@ -31,6 +31,7 @@ use crate::inline::Inline;
 use crate::pipelines;
 use crate::remove_unused_functions::RemoveUnusedFunctions;
 use crate::specialize::types::any_part;
+pub(crate) use activity::callee;
 use activity::{Active, active_values};
 use changes::Changes;
 use emitter::Emitter;
@@ -136,7 +137,7 @@ impl ModulePass for Gradients {
             let help = "the function that `form=closures` gives takes the weights";
             return Err(Diagnostic::error(NOT_DIFFERENTIABLE, message).help(help).into());
         }
-        expand::expand(module, &["main".to_string()], cx)?;
+        expand_gradients(module, cx)?;
         normalize(module, cx)?;
         copy_called_main(module);
         let wanted = {
@@ -170,7 +171,13 @@ impl ModulePass for Gradients {
     }
 }
 
-fn remove_unused_functions(module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
+/// Puts the gradient in the place of each `grad` that `@main` reaches.
+pub(crate) fn expand_gradients(module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
+    expand::expand(module, &["main".to_string()], cx)
+}
+
+/// Removes the functions that nothing calls.
+pub(crate) fn remove_unused_functions(module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
     pipelines::apply(&Pipeline::from([Step::of::<RemoveUnusedFunctions>()]), module, cx)
 }
 
@@ -398,7 +405,7 @@ fn refused_cells(f: &FuncMut<'_>, active: &FxHashSet<ValueId>) -> Diagnostics {
 
 /// Brings `module` down to functions of the module and data, without functions that are values and without
 /// type parameters, where `@main` is more than a list of operators on tensors and tuples.
-fn normalize(module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
+pub(crate) fn normalize(module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
     let is_operator = |body: &Body, op: OpId| {
         let name = body.op_name(op);
         let is_form = is_form(short_name(name.as_str()));
@@ -450,7 +457,7 @@ fn keep(module: &mut Module, functions: &[Symbol]) -> Vec<Symbol> {
 }
 
 /// Calls of `@main` become calls of a copy of it, which stays as it is.
-fn copy_called_main(module: &mut Module) {
+pub(crate) fn copy_called_main(module: &mut Module) {
     let main = Symbol::new("main");
     let refers = |body: &Body, op: OpId| body.view::<Global>(op).is_some_and(|g| g.name == main);
     let bodies = module.items.values().filter_map(|item| item.body.as_deref());

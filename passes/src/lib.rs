@@ -76,6 +76,7 @@ pub mod simplify_expr;
 pub mod simplify_inference;
 pub mod specialize;
 pub mod train_step;
+pub mod vmap;
 pub mod winograd;
 pub mod worklist;
 
@@ -112,6 +113,7 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<fuse::Fuse>();
     registry.pass::<gradient::Gradients>();
     registry.pass::<jvp::Jvp>();
+    registry.pass::<vmap::Vmap>();
     registry.pass::<infer_type::InferType>();
     registry.pass::<inline::Inline>();
     registry.pass::<invariants::Invariants>();

@@ -11,7 +11,7 @@ use relay_operators::Gradient;
 
 /// Expressions of `%x`, and of `%y` and `%z` where they are named, with their types; `f64` stands for
 /// elements.
-const EXPRESSIONS: &[(&str, &str)] = &[
+pub(crate) const EXPRESSIONS: &[(&str, &str)] = &[
     // Elementwise; what is not defined everywhere is of a number that is far from the border.
     ("(3, 2)", "log(add(exp(%x), 0.5f64))"),
     ("(3, 2)", "log2(add(exp(%x), 0.5f64))"),
@@ -187,7 +187,7 @@ const EXPRESSIONS: &[(&str, &str)] = &[
 ];
 
 /// The program that computes an expression of parameters of these shapes.
-fn program(shapes: &str, expression: &str) -> String {
+pub(crate) fn program(shapes: &str, expression: &str) -> String {
     let names = ["%x", "%y", "%z", "%w"];
     let params = shapes.split("; ").zip(names);
     let params = params.map(|(shape, name)| format!("{name}: Tensor[{shape}, float64]"));

@@ -18,3 +18,4 @@ mod refs_to_values;
 mod rematerialize;
 mod specialize;
 mod train_step;
+mod vmap;

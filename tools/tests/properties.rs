@@ -135,8 +135,8 @@ fn keeps_meaning(module: &Module, pipeline: &str, registry: &Registry) -> Result
 
 /// Passes after which a program is none of the relay dialect, or computes something else, and that take
 /// no other programs than straight-line code. They have tests of their own.
-const LOWERING: [&str; 6] =
-    ["draw-dropout", "gradient", "jvp", "lower-prog", "lower-te", "train-step"];
+const LOWERING: [&str; 7] =
+    ["draw-dropout", "gradient", "jvp", "lower-prog", "lower-te", "train-step", "vmap"];
 
 /// Options that make another pass of one.
 const VARIANTS: [&str; 4] =

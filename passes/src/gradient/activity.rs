@@ -13,7 +13,7 @@ use super::refused_cell;
 pub(super) type Active = IndexMap<Symbol, Vec<bool>, FxBuildHasher>;
 
 /// The function of the module that `op` calls by name, which has a body and is no kernel.
-pub(super) fn callee(module: &Module, body: &Body, op: OpId) -> Option<Symbol> {
+pub(crate) fn callee(module: &Module, body: &Body, op: OpId) -> Option<Symbol> {
     let call: Call = body.view(op)?;
     let name = body.view::<Global>(body.defining_op(call.callee)?)?.name;
     let item = module.get(name)?;

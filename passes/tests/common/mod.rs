@@ -3,6 +3,7 @@
 pub(crate) mod alpha;
 pub(crate) mod cells;
 pub(crate) mod differences;
+pub(crate) mod examples;
 pub(crate) mod higher_order;
 pub(crate) mod tangents;
 pub(crate) mod trees;
