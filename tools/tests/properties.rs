@@ -152,12 +152,19 @@ fn relay_passes(registry: &Registry) -> impl Iterator<Item = &'static str> {
     names.chain(VARIANTS)
 }
 
-/// Some passes in some order, without those that start a process each.
+/// Some passes in some order in which they may come, without those that start a process each.
 fn random_pipeline(registry: &Registry, random: &mut Random) -> String {
     let names: Vec<&str> =
         relay_passes(registry).filter(|name| !name.starts_with("exec")).collect();
-    let chosen: Vec<&str> =
-        (0..1 + random.below(5)).filter_map(|_| random.choose(&names).copied()).collect();
+    let pass = |text: &str| text.split('{').next().unwrap_or(text).to_string();
+    let mut chosen: Vec<&str> = vec![];
+    for name in (0..1 + random.below(5)).filter_map(|_| random.choose(&names).copied()) {
+        let info = registry.passes().find(|info| info.name == pass(name));
+        let never_after = info.map_or(&[][..], |info| info.never_after);
+        if !chosen.iter().any(|before| never_after.contains(&&*pass(before))) {
+            chosen.push(name);
+        }
+    }
     chosen.join(",")
 }
 
