@@ -19,6 +19,9 @@ use super::emitter::Emitter;
 use crate::emit::erase_unused;
 use crate::gradient::set_function_type;
 
+/// The most examples that do something one by one: a call is written for each.
+const MOST_CALLS: i64 = 65536;
+
 /// A block whose operations are being written.
 struct Frame {
     ops: std::vec::IntoIter<OpId>,
@@ -268,6 +271,18 @@ impl Writer<'_, '_> {
             emitter.report(
                 format!("an `{}` that examples do differently gives {ty}", short(body, op)),
                 "give tensors and tuples of them",
+            );
+            self.set(emitter, result, self.map[&body.operand(op, 0)]);
+            return;
+        }
+        if self.program.extent > MOST_CALLS {
+            emitter.report(
+                format!(
+                    "an `{}` that {} examples do differently would be as many calls",
+                    short(body, op),
+                    self.program.extent
+                ),
+                &format!("give a `size` of at most {MOST_CALLS}"),
             );
             self.set(emitter, result, self.map[&body.operand(op, 0)]);
             return;
