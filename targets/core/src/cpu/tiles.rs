@@ -117,7 +117,13 @@ impl Rules<'_> {
                 let _ = self.schedule.unroll(*axis);
             }
         }
-        let at = self.parallelize(&outer, work);
+        let at = if self.is_whole() && self.shares_slices(root, producer, &outer) {
+            let several = outer.iter().position(|axis| self.schedule.extent(*axis) > 1);
+            self.parallelize(&outer[..=several.unwrap_or_default()], work);
+            self.schedule.loops(root)[outer.len() - 1]
+        } else {
+            self.parallelize(&outer, work)
+        };
         let mut others = others.to_vec();
         sort_readers_first(self.schedule, &mut others);
         if !self.compute_tiles_at(&others, at, Some(lanes))
