@@ -51,7 +51,12 @@ impl Rules<'_> {
             view.is_none_or(|view| !view.counts.is_empty())
         };
         let cache = self.machine.caches[1] as i64;
-        let stored: i64 = all.iter().map(|stage| self.bytes(*stage)).fold(0, i64::saturating_add);
+        // What the result reads just where it is computed stands in registers otherwise.
+        let in_registers = |stage: &&Stage| {
+            reduce(self.schedule, **stage).is_some() && self.reads_in_place(root, **stage)
+        };
+        let kept = all.iter().filter(|stage| !in_registers(stage));
+        let stored: i64 = kept.map(|stage| self.bytes(*stage)).fold(0, i64::saturating_add);
         if !all.iter().any(is_between)
             || all.iter().chain([&root]).any(has_counts)
             || !all.iter().all(is_within)
