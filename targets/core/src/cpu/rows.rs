@@ -19,6 +19,9 @@ const MOST_SHORT: i64 = 4;
 /// What rows that are no whole number of tiles cost, as a part of the time.
 const REST: f64 = 0.15;
 
+/// What has so many times fewer elements is computed much sooner.
+const MUCH_SMALLER: i64 = 4;
+
 /// Loops of a reduction that are as one: the last ones of a stage.
 pub(super) struct Run {
     axes: Vec<Axis>,
@@ -182,9 +185,13 @@ impl Rules<'_> {
         if common == 0 || others_read || has_product && others.is_empty() {
             return false;
         }
-        // On several threads, results apart are faster than those of a single row together.
+        // On several threads, results apart are faster than those of a single row together, and so is one that
+        // reads all over again what is much smaller.
         let is_single = points_of(self.schedule, &axes[..common]) <= 1;
-        if is_single && !others.is_empty() && self.is_shared_work(work) {
+        let mine = points(self.schedule, root) / MUCH_SMALLER;
+        let is_much_smaller = |stage: &Stage| points(self.schedule, *stage) <= mine;
+        let are_apart = !others.is_empty() || all.iter().all(is_much_smaller);
+        if is_single && are_apart && self.is_shared_work(work) {
             return false;
         }
         let whole = all.iter().filter(|stage| reduce(self.schedule, **stage).is_none());
