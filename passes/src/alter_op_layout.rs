@@ -12,14 +12,15 @@ use relay_operators::nn::words::ContribQuads;
 use relay_operators::shape::{ExpandDims, Squeeze};
 
 use crate::emit::{self, Emit, with_attribute};
-use crate::layouts::{Change, Need, Plan, open_operations, propagate};
+use crate::layouts::{Change, Given, Need, Plan, open_operations, propagate};
 
 /// Gives convolutions and dense layers layouts whose innermost axis fills a vector.
 ///
 /// A `nn.conv2d` of `NCHW` and `OIHW` becomes one of `NCHW16c` and `OIHW16i16o`, a depthwise one
 /// one of `NCHW16c` and `OIHW1i16o`, where `width` is 16. Blocks of a half of it, and of a quarter where rows fill no
-/// half of a vector, serve where it does not divide the channels; few input channels, such as those of a picture, are one
-/// block. Convolutions whose output channels no block divides stay, and so do those whose blocks
+/// half of a vector, serve where it does not divide the channels; few input channels are one
+/// block, and up to three, as those of a picture, stay as they are. So do depthwise ones of small windows and long
+/// rows whose data is in no blocks. Convolutions whose output channels no block divides stay, and so do those whose blocks
 /// would reach over a group. One with fewer products is of `NCHW16c` and `HWOI16o`. A `nn.dense` with a constant weight, or a `nn.matmul` by one, becomes
 /// `nn.contrib_dense_pack`, of which a `strided_slice` takes what is wanted where its units fill no
 /// block; one of `uint8` by `int8` takes four inputs at a time (`nn.contrib_quads`). `layout_transform` brings tensors to the layouts; `fold-constant`
@@ -62,6 +63,12 @@ const FEW_ROWS: i64 = 4;
 /// The least block of channels: no vectors hold pairs, and what has only such is faster as it is.
 const LEAST_BLOCK: i64 = 4;
 
+/// Windows of so few elements read little more than once what they read in vectors.
+const SMALL_WINDOW: i64 = 9;
+
+/// So few channels, as those of a picture, are read where they are, a plane each.
+const MOST_PLANES: i64 = 3;
+
 /// Vectors that hide the latency of sums.
 const VECTORS: i64 = 8;
 
@@ -73,7 +80,7 @@ impl FunctionPass for AlterOpLayout {
                 cx.count("widened", 1);
             }
         }
-        let plan = |f: &FuncMut<'_>, op: OpId, data: Option<&Change>| match f.view(op) {
+        let plan = |f: &FuncMut<'_>, op: OpId, data: Given<'_>| match f.view(op) {
             Some(conv) => self.winograd(f, op, &conv, data),
             None => self.conv2d(f, op, data),
         };
@@ -143,7 +150,7 @@ impl AlterOpLayout {
         blocks.into_iter().find(|block| *block >= LEAST_BLOCK && channels % block == 0)
     }
 
-    fn conv2d(&self, f: &FuncMut<'_>, op: OpId, data: Option<&Change>) -> Option<Plan> {
+    fn conv2d(&self, f: &FuncMut<'_>, op: OpId, data: Given<'_>) -> Option<Plan> {
         let conv: Conv2d = f.view(op)?;
         let told = &conv.convolution.kernel;
         let plain = told.data_layout == "NCHW" && ["", "NCHW"].contains(&&*told.out_layout);
@@ -164,24 +171,36 @@ impl AlterOpLayout {
         let kernels = extents(conv.weight)?;
         let groups = told.groups;
         // The block that the data is in already serves as well as another.
-        let own = data.filter(|change| change.from.names() == "NCHW").map(|x| x.to.block('C'));
+        let own = block_of(data);
         let own = |channels: i64| own.filter(|block| *block > 1 && channels % block == 0);
         let (input, output, kernel) = if groups > 1 && groups == inputs && groups == outputs {
+            let window: Option<i64> = told.kernel_size.as_ref().map(|size| size.iter().product());
+            // Vectors along rows are as fast where windows are small, and nothing has to be moved.
+            let by_rows = row >= self.width && window.is_some_and(|window| window <= SMALL_WINDOW);
+            if matches!(data, Given::AsWritten) && by_rows {
+                return None;
+            }
             let block = own(inputs).or_else(|| block(inputs))?;
             (kernels == (outputs, 1)).then_some((block, block, format!("1i{block}o")))?
         } else {
             if kernels.0 != outputs {
                 return None;
             }
-            let all = Some(inputs).filter(|inputs| groups == 1 && *inputs <= self.width);
+            let few = || match inputs {
+                _ if groups > 1 || inputs > self.width => None,
+                ..=MOST_PLANES => Some(1),
+                _ => Some(inputs),
+            };
             let inputs = inputs / groups;
-            let input = own(inputs).or_else(|| block(inputs)).or(all)?;
+            let input = own(inputs).or_else(|| block(inputs)).or_else(few)?;
             let output = block(outputs / groups)?;
-            (input, output, format!("{input}i{output}o"))
+            let of_inputs = if input > 1 { format!("{input}i") } else { String::new() };
+            (input, output, format!("{of_inputs}{output}o"))
         };
         let (nchw, oihw) = (Layout::plain("NCHW"), Layout::plain("OIHW"));
         let kernel = Layout::parse(&format!("OIHW{kernel}")).ok()?;
-        let (from, to) = (nchw.with_block('C', input), nchw.with_block('C', output));
+        let from = if input > 1 { nchw.with_block('C', input) } else { nchw.clone() };
+        let to = nchw.with_block('C', output);
         let data = Change { from: nchw.clone(), to: from };
         let weight = Change { from: oihw, to: kernel };
         let operands = [(conv.data, data), (conv.weight, weight)];
@@ -195,7 +214,7 @@ impl AlterOpLayout {
         f: &FuncMut<'_>,
         op: OpId,
         conv: &WinogradConv2d,
-        data: Option<&Change>,
+        data: Given<'_>,
     ) -> Option<Plan> {
         let plain = conv.data_layout == "NCHW" && ["", "NCHW"].contains(&&*conv.out_layout);
         if !plain || conv.kernel_layout != "HWOI" {
@@ -203,8 +222,7 @@ impl AlterOpLayout {
         }
         let channels = |value: ValueId| f.body.ty(value).as_tensor()?.shape.get(1)?.known();
         let inputs = channels(conv.data)?;
-        let own = data.filter(|change| change.from.names() == "NCHW").map(|x| x.to.block('C'));
-        let own = own.filter(|block| *block > 1 && inputs % block == 0);
+        let own = block_of(data).filter(|block| *block > 1 && inputs % block == 0);
         let input = own.or_else(|| self.block(inputs))?;
         let output = self.block(channels(f.body.result(op, 0))?)?;
         let (nchw, places) = (Layout::plain("NCHW"), Layout::plain("HWOI"));
@@ -246,6 +264,12 @@ impl AlterOpLayout {
     }
 }
 
+/// The block of channels that the data of a convolution is in.
+fn block_of(data: Given<'_>) -> Option<i64> {
+    let Given::In(change) = data else { return None };
+    (change.from.names() == "NCHW").then(|| change.to.block('C'))
+}
+
 /// The convolution `op` in other layouts of data and weight, its `operands`, and of its result.
 fn in_blocks(f: &FuncMut<'_>, op: OpId, operands: [(ValueId, Change); 2], result: Change) -> Plan {
     let (name, mut attrs) = (f.body.op_name(op), f.body.attrs(op));
@@ -259,7 +283,9 @@ fn in_blocks(f: &FuncMut<'_>, op: OpId, operands: [(ValueId, Change); 2], result
     for (key, layout) in layouts {
         attrs = with_attribute(f.registry, name, attrs, key, &layout);
     }
-    let inputs = operands.map(|(value, change)| (value, Need::As(change))).into();
+    let need =
+        |change: Change| if change.from == change.to { Need::Same } else { Need::As(change) };
+    let inputs = operands.map(|(value, change)| (value, need(change))).into();
     Plan { name, attrs, inputs, joined: false, result }
 }
 

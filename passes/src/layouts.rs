@@ -74,9 +74,20 @@ pub enum Need {
     Spread(String, Layout),
 }
 
+/// What is known of the layout of the first operand of an operation.
+#[derive(Clone, Copy, Debug)]
+pub enum Given<'c> {
+    /// Nothing yet: its users are asked first.
+    Unknown,
+    /// It is there as written, and in no other layout.
+    AsWritten,
+    /// It is there in another layout.
+    In(&'c Change),
+}
+
 /// How an operation that asks for a layout is rewritten: `None` for all others. The layout that
 /// its first operand has by now is known on the second asking.
-pub type Anchor<'p> = dyn Fn(&FuncMut<'_>, OpId, Option<&Change>) -> Option<Plan> + 'p;
+pub type Anchor<'p> = dyn Fn(&FuncMut<'_>, OpId, Given<'_>) -> Option<Plan> + 'p;
 
 /// Rewrites the anchors of the function and carries their layouts to the operations between them.
 /// Kernels stay as they are. Returns how many operations were rewritten.
@@ -87,8 +98,9 @@ pub fn propagate(
 ) -> Result<u64, Diagnostics> {
     let ops = open_operations(f);
     let mut rewritten = 0;
-    let asks =
-        |op: &OpId| f.view::<LayoutTransform>(*op).is_some() || anchor(f, *op, None).is_some();
+    let asks = |op: &OpId| {
+        f.view::<LayoutTransform>(*op).is_some() || anchor(f, *op, Given::Unknown).is_some()
+    };
     if ops.iter().any(asks) {
         let mut walk = Propagation {
             f,
@@ -169,7 +181,7 @@ impl Propagation<'_, '_, '_> {
 
     /// Adds what `op` wishes of its operands; its users have been asked.
     fn collect_wishes(&mut self, op: OpId) {
-        if let Some(plan) = (self.anchor)(self.f, op, None) {
+        if let Some(plan) = (self.anchor)(self.f, op, Given::Unknown) {
             for (value, need) in plan.inputs {
                 self.wish(value, layout_of(need), true);
             }
@@ -237,7 +249,8 @@ impl Propagation<'_, '_, '_> {
     /// Rewrites `op` where it is an anchor or better off in another layout.
     fn visit(&mut self, op: OpId) -> Result<(), Diagnostics> {
         let first = (self.f.body.operand_count(op) > 0).then(|| self.f.body.operand(op, 0));
-        let data = first.and_then(|value| self.changed.get(&value)).map(|(change, _)| change);
+        let changed = first.and_then(|value| self.changed.get(&value));
+        let data = changed.map_or(Given::AsWritten, |(change, _)| Given::In(change));
         let rule = self.rule(op);
         if let Some((transform, change)) = self.written_transform(op) {
             // Its result is there in both layouts.
