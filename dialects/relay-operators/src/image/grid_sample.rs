@@ -366,17 +366,24 @@ fn define_grid_sample(cx: &mut DefineCx<'_>) -> Defined {
         at.extend_from_slice(&i[2..]);
         let taps: Vec<Vec<Tap>> = stages.iter().map(|stages| taps_at(e, stages, &at)).collect();
         let value = resampled(e, real, &taps, |e, places| {
-            let place: Vec<ValueId> = i[..2].iter().chain(places).copied().collect();
-            if op.padding_mode != GridPadding::Zeros {
-                return e.load(&data, &place);
-            }
             let zero = e.index(0);
+            // Where an image ends is nothing to predict: a pixel is read in any case.
+            let is_clamped = op.padding_mode == GridPadding::Zeros;
+            let mut pixel = |place: &ValueId| match is_clamped {
+                true => e.scalar(ScalarOp::Max, &[*place, zero]),
+                false => *place,
+            };
+            let clamped: Vec<ValueId> = places.iter().map(&mut pixel).collect();
+            let place: Vec<ValueId> = i[..2].iter().copied().chain(clamped).collect();
+            let value = e.load(&data, &place);
             let within = places.iter().map(|place| e.ge(*place, zero)).collect::<Vec<_>>();
             let within = within.into_iter().reduce(|a, b| e.and(a, b));
-            let outside = e.number(dtype, 0.0);
-            match within {
-                Some(within) => e.load_if(within, &data, &place, outside),
-                None => e.load(&data, &place),
+            match within.filter(|_| is_clamped) {
+                Some(within) => {
+                    let outside = e.number(dtype, 0.0);
+                    e.select(within, value, outside)
+                }
+                None => value,
             }
         });
         e.cast(value, dtype)
