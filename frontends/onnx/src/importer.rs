@@ -18,7 +18,7 @@ use relay::language::{FUNC, OUTPUT_NAMES};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::node::Cx;
-use crate::operators::{self, Convert, OfTexts};
+use crate::operators::{self, Convert, OfTexts, attributes};
 use crate::proto::{
     Attribute, AttributeValue, Function, FunctionKey, Graph, Node, SparseTensor, Tensor,
 };
@@ -424,6 +424,7 @@ impl<'a> Importer<'a> {
         let Some(operator) = operators::find(node) else {
             return Err(Fault::Message("there is no such operator".to_string()));
         };
+        attributes::check(node)?;
         let of_texts = operator.of_texts;
         let found = if of_texts == OfTexts::Read { None } else { self.places(&inputs)? };
         let (rows, inputs) = match found {

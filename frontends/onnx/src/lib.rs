@@ -270,8 +270,10 @@ fn unsupported<'a>(
     let mut diagnostic = Diagnostic::error("E0802", message);
     for (name, Occurrences { count, first, offset, .. }) in &missing {
         let times = if *count == 1 { "once".to_string() } else { format!("{count} times") };
-        diagnostic =
-            diagnostic.note(format!("{name}: {times}, first in node `{first}` at byte {offset}"));
+        let near = operators::near(name).filter(|_| nodes > 1);
+        let near = near.map(|near| format!("; {near}")).unwrap_or_default();
+        diagnostic = diagnostic
+            .note(format!("{name}: {times}, first in node `{first}` at byte {offset}{near}"));
     }
     let help = match (nodes, operators::near(only)) {
         (1, Some(help)) => help,

@@ -6,6 +6,7 @@
 mod activation;
 mod arithmetic;
 mod attention;
+pub(crate) mod attributes;
 mod control;
 mod conversion;
 mod convolution;

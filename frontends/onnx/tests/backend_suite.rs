@@ -103,7 +103,7 @@ fn models_of_the_suite_give_what_they_should() {
 }
 
 /// The folder of the suite in the installed wheel.
-fn suite() -> Option<PathBuf> {
+pub(crate) fn suite() -> Option<PathBuf> {
     let code = "import onnx; print(onnx.__version__, onnx.__path__[0])";
     let ran = Command::new("python3").args(["-c", code]).output().ok()?;
     let printed = String::from_utf8_lossy(&ran.stdout);

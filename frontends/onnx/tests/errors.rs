@@ -128,7 +128,7 @@ fn all_missing_operators_are_listed() {
     ];
     insta::assert_snapshot!(error(&simple(nodes, vec![])), @r#"
     E0802 2 operators cannot be imported: Dot, com.example.Swirl
-    Dot: 2 times, first in node `a_node` at byte 11
+    Dot: 2 times, first in node `a_node` at byte 11; did you mean `Not` or `Det`?
     com.example.Swirl: once, first in node `y_node` at byte 75
     write them with other operators, as functions of the model, or leave them out; the page on importing ONNX lists all that can be imported
     "#);
@@ -320,6 +320,20 @@ fn every_wrong_node_is_reported_once() {
     let constants = vec![tensor("v", FLOAT, &[2], &[0; 7]), tensor("w", 8, &[1], &[])];
     let found = import(&simple(vec![node("Relu", &["x"], &["y"])], constants)).unwrap_err();
     assert_eq!(found.len(), 2, "{found:?}");
+}
+
+#[test]
+fn attributes_are_those_of_the_operator() {
+    let with = |op: &str, name: &str| {
+        import(&simple(vec![node(op, &["x"], &["y"]).with(name, Attribute::Int(1))], vec![]))
+    };
+    let messages = |op: &str, name: &str| with(op, name).unwrap_err().to_string();
+    let found = messages("Softmax", "axiss");
+    assert!(found.contains("the operator has no such attribute; did you mean `axis`?"), "{found}");
+    let found = messages("Relu", "axis");
+    assert!(found.contains("attribute `axis`, at byte"), "{found}");
+    // One of an older version of the operator.
+    assert!(with("Relu", "consumed_inputs").is_ok());
 }
 
 #[test]
