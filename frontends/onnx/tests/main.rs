@@ -2,6 +2,7 @@
 
 mod attributes;
 mod backend_suite;
+mod element_types;
 mod errors;
 mod fuzz;
 mod import;

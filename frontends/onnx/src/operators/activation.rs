@@ -66,8 +66,11 @@ pub(super) const OPERATORS: &[Operator] = &[
         let elu = exponential(cx, &data, &data.clone(), alpha)?;
         cx.with_scalar("multiply", &elu, gamma)
     }),
-    one("Shrink", "`where`", |cx| {
-        let data = cx.input(0)?;
+    one("Shrink", "`where`; of integers, in `float64`", |cx| {
+        let given = cx.input(0)?;
+        let dtype = cx.dtype(&given)?;
+        // Neither bias nor threshold need be whole.
+        let data = if dtype.is_float() { given } else { cx.cast(&given, DType::FLOAT64)? };
         let (bias, lambda) = (cx.float("bias", 0.0)?, cx.float("lambd", 0.5)?);
         let is_low = cx.with_scalar("less", &data, -lambda)?;
         let is_high = cx.with_scalar("greater", &data, lambda)?;
@@ -75,7 +78,8 @@ pub(super) const OPERATORS: &[Operator] = &[
         let high = cx.with_scalar("subtract", &data, bias)?;
         let zero = cx.scalar_like(0.0, &data)?;
         let upper = cx.op("where", &[&is_high, &high, &zero])?;
-        cx.op("where", &[&is_low, &low, &upper])
+        let result = cx.op("where", &[&is_low, &low, &upper])?;
+        cx.cast(&result, dtype)
     }),
     one("Sigmoid", "`sigmoid`", |cx| cx.unary("sigmoid")),
     one("Softmax", "`nn.softmax`; of old versions, over all axes from `axis` on", |cx| {

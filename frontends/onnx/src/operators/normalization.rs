@@ -19,9 +19,10 @@ pub(super) const OPERATORS: &[Operator] = &[
             return Err("expected statistics per channel, found `spatial` 0".into());
         }
         let attrs = attr("epsilon", cx.float("epsilon", 1e-5)?);
-        let operands = [&data, &gamma, &beta, &mean, &variance];
-        let mut results = cx.fields_of("nn.batch_norm", &operands, attrs)?;
-        Ok(vec![results.swap_remove(0)])
+        let dtype = cx.dtype(&data)?;
+        let operands = in_one_type(cx, [data, gamma, beta, mean, variance])?;
+        let mut results = cx.fields_of("nn.batch_norm", &operands.each_ref(), attrs)?;
+        Ok(vec![cx.cast(&results.swap_remove(0), dtype)?])
     }),
     one("GroupNormalization", "`nn.group_norm`", |cx| {
         let (data, gamma, beta) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
@@ -100,6 +101,23 @@ pub(super) const OPERATORS: &[Operator] = &[
     }),
 ];
 
+/// Operands of one element type: where theirs are several, of the widest, but at least `float32`.
+fn in_one_type<const N: usize>(
+    cx: &mut Cx<'_, '_>,
+    mut operands: [Value; N],
+) -> Result<[Value; N], Fault> {
+    let dtypes = operands.iter().map(|operand| cx.dtype(operand));
+    let dtypes = dtypes.collect::<Result<Vec<_>, _>>()?;
+    if dtypes.windows(2).any(|pair| pair[0] != pair[1]) {
+        let is_double = dtypes.contains(&DType::FLOAT64);
+        let dtype = if is_double { DType::FLOAT64 } else { DType::FLOAT32 };
+        for operand in &mut operands {
+            *operand = cx.cast(operand, dtype)?;
+        }
+    }
+    Ok(operands)
+}
+
 /// `data` by the root of the mean of its squares over the axes from `axis` on, times `scale`.
 pub(super) fn root_mean_square(
     cx: &mut Cx<'_, '_>,
@@ -121,6 +139,8 @@ pub(super) fn root_mean_square(
     let inverse = cx.op("rsqrt", &[&mean])?;
     let normal = cx.op("multiply", &[&precise, &inverse])?;
     let normal = cx.cast(&normal, dtype)?;
+    // The result is of the type of the scale.
+    let normal = cx.cast(&normal, cx.dtype(scale)?)?;
     cx.op("multiply", &[&normal, scale])
 }
 

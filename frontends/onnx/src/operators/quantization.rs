@@ -193,6 +193,11 @@ pub(super) fn dequantize(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
 
 pub(super) fn quantize(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
     let (data, scale) = (cx.input(0)?, cx.input(1)?);
+    // Quotients of integers are no integers.
+    let data = match cx.dtype(&data)?.is_float() {
+        true => data,
+        false => cx.cast(&data, DType::FLOAT32)?,
+    };
     let parts = Parts::of(cx, &data, &scale)?;
     let zero = cx.optional(2);
     let given = match cx.int("output_dtype", 0)? {
