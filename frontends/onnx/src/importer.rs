@@ -19,6 +19,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::node::Cx;
 use crate::operators::{self, Convert, OfTexts, attributes};
+use crate::order::in_order;
 use crate::proto::{
     Attribute, AttributeValue, Function, FunctionKey, Graph, Node, SparseTensor, Tensor,
 };
@@ -340,9 +341,7 @@ impl<'a> Importer<'a> {
 
     pub(crate) fn lookup(&self, name: &str) -> Result<Value, String> {
         let found = self.scopes.iter().rev().find_map(|scope| scope.get(name));
-        found
-            .cloned()
-            .ok_or_else(|| format!("expected a value `{name}` before its use, found none"))
+        found.cloned().ok_or_else(|| format!("expected a value `{name}`, found none"))
     }
 
     // ---- graphs ----------------------------------------------------------------------------
@@ -355,7 +354,8 @@ impl<'a> Importer<'a> {
         if has_gradients {
             self.differentiated.push(Rc::new(graph.clone()));
         }
-        for node in &graph.nodes {
+        let is_known = |name: &str| self.lookup(name).is_ok();
+        for node in in_order(self.file, graph, is_known) {
             if let Err(errors) = self.node_at(node) {
                 found.extend(errors);
                 is_whole = false;

@@ -24,6 +24,7 @@ mod file;
 mod importer;
 mod node;
 mod operators;
+mod order;
 mod proto;
 mod summary;
 mod tensors;

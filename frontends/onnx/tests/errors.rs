@@ -69,11 +69,11 @@ fn functions_are_applied_as_they_are_declared() {
     E0802 the operator Swirl cannot be imported
     Swirl: once, first in node `b_node` at byte 88
     did you mean `Swish`?
-    E0803 Add `b_node`: expected a value `x` before its use, found none
+    E0803 Add `b_node`: expected a value `x`, found none
     the node stands at byte 88
     E0803 local.F `y_node`: expected at most 1 operands, found 2
     the node stands at byte 10
-    E0806 output, at byte 85: expected a value `b` before its use, found none
+    E0806 output, at byte 85: expected a value `b`, found none
     E0803 LeakyRelu `y_node`: attribute `alpha`, at byte 37: expected a float, found an attribute of a function, outside of functions
     the node stands at byte 10
     "#);
@@ -143,7 +143,7 @@ fn all_missing_operators_are_listed() {
 fn a_wrong_node_is_named() {
     let error = |node: Message| error(&simple(vec![node], vec![]));
     insta::assert_snapshot!(error(node("Relu", &["z"], &["y"])), @r#"
-    E0803 Relu `y_node`: expected a value `z` before its use, found none
+    E0803 Relu `y_node`: expected a value `z`, found none
     the node stands at byte 10
     "#);
     insta::assert_snapshot!(error(node("Relu", &[], &["y"])), @r#"
@@ -215,7 +215,7 @@ fn graphs_and_constants_are_checked() {
     let untyped = vec![Message::new().text(1, "x")];
     insta::assert_snapshot!(error(&model(17, graph(relu(), untyped, &["y"], vec![]))), @"E0806 input `x`, at byte 35: expected a type, found none");
     let input = || vec![value("x", FLOAT, &["2"])];
-    insta::assert_snapshot!(error(&model(17, graph(relu(), input(), &["z"], vec![]))), @"E0806 output, at byte 52: expected a value `z` before its use, found none");
+    insta::assert_snapshot!(error(&model(17, graph(relu(), input(), &["z"], vec![]))), @"E0806 output, at byte 52: expected a value `z`, found none");
     insta::assert_snapshot!(error(&model(17, graph(relu(), input(), &[], vec![]))), @"E0806 the graph has no outputs");
 }
 
@@ -320,6 +320,17 @@ fn every_wrong_node_is_reported_once() {
     let constants = vec![tensor("v", FLOAT, &[2], &[0; 7]), tensor("w", 8, &[1], &[])];
     let found = import(&simple(vec![node("Relu", &["x"], &["y"])], constants)).unwrap_err();
     assert_eq!(found.len(), 2, "{found:?}");
+}
+
+#[test]
+fn nodes_that_wait_for_one_another_are_errors() {
+    let nodes = vec![
+        node("Add", &["x", "b"], &["a"]),
+        node("Relu", &["a"], &["b"]),
+        node("Neg", &["x"], &["y"]),
+    ];
+    let found = error(&simple(nodes, vec![]));
+    assert!(found.contains("Add `a_node`: expected a value `b`, found none"), "{found}");
 }
 
 #[test]

@@ -141,6 +141,43 @@ fn a_condition_that_is_computed_becomes_a_branch() {
     "#);
 }
 
+/// All orders of `items`.
+fn orders<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
+    let Some((last, rest)) = items.split_last() else { return vec![vec![]] };
+    let places = |order: Vec<T>| {
+        (0..=order.len()).map(move |place| {
+            let mut order = order.clone();
+            order.insert(place, last.clone());
+            order
+        })
+    };
+    orders(rest).into_iter().flat_map(places).collect()
+}
+
+#[test]
+fn nodes_may_stand_in_any_order() {
+    // Each waits for the one before, one in a branch of it.
+    let branch =
+        |op: &str| graph(vec![node(op, &["b", "b"], &["inner"])], vec![], &["inner"], vec![]);
+    let nodes = [
+        node("Relu", &["x"], &["a"]),
+        node("Exp", &["a"], &["b"]),
+        node("If", &["c"], &["d"])
+            .with("then_branch", Attribute::Graph(branch("Add")))
+            .with("else_branch", Attribute::Graph(branch("Mul"))),
+        node("Neg", &["d"], &["e"]),
+        node("Tanh", &["e"], &["y"]),
+    ];
+    let text = |nodes: Vec<Message>| {
+        let inputs = vec![value("c", BOOL, &[]), value("x", FLOAT, &["2"])];
+        text(import(&model(17, graph(nodes, inputs, &["y"], vec![]))).unwrap().module)
+    };
+    let expected = text(nodes.to_vec());
+    for order in orders(&nodes) {
+        assert_eq!(text(order), expected);
+    }
+}
+
 #[test]
 fn a_loop_is_unrolled() {
     let body = graph(
