@@ -172,6 +172,8 @@ pub(crate) struct Importer<'a> {
     elements: FxHashMap<ValueId, Vec<Element>>,
     /// The operations of constants, so that each block has one of a kind.
     constants: FxHashMap<(BlockId, Attr), ValueId>,
+    /// Whether it has been said which operators cannot be imported.
+    pub(crate) knows_missing: bool,
     /// Names of what nodes failed to give.
     failed: FxHashSet<&'a str>,
     /// Nodes of inner graphs that were converted.
@@ -217,6 +219,7 @@ impl<'a> Importer<'a> {
             call: None,
             elements: FxHashMap::default(),
             constants: FxHashMap::default(),
+            knows_missing: false,
             failed: FxHashSet::default(),
             inner_nodes: 0,
             draws: 0,
@@ -422,7 +425,10 @@ impl<'a> Importer<'a> {
         inputs: Vec<Option<Value>>,
     ) -> Result<Vec<Value>, Fault> {
         let Some(operator) = operators::find(node) else {
-            return Err(Fault::Message("there is no such operator".to_string()));
+            return Err(match self.knows_missing {
+                true => Fault::Reported(Diagnostics::new()),
+                false => Fault::Message("there is no such operator".to_string()),
+            });
         };
         attributes::check(node)?;
         let of_texts = operator.of_texts;

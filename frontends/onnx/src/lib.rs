@@ -171,12 +171,17 @@ pub fn import_bytes(
         let help = "export the model again with another opset version";
         return Err(Diagnostic::error("E0807", message).help(help).into());
     }
-    if let Some(diagnostic) = unsupported(bytes, &model, graph).map_err(|error| damaged(&error))? {
-        return Err(diagnostic.into());
-    }
+    let missing = unsupported(bytes, &model, graph).map_err(|error| damaged(&error))?;
     let files = Files::new(bytes, path);
     let language = (opset, model.functions.iter().cloned());
-    Importer::new(registry, bytes, files, language, options).run(graph)
+    let mut importer = Importer::new(registry, bytes, files, language, options);
+    importer.knows_missing = missing.is_some();
+    let imported = importer.run(graph);
+    let Some(missing) = missing else { return imported };
+    // What else is wrong is said as well.
+    let mut found = Diagnostics::from(missing);
+    found.extend(imported.err().unwrap_or_default());
+    Err(found)
 }
 
 /// How to set the extents `names` of a model on the command line; `None` where there are none.

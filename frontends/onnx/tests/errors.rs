@@ -323,6 +323,24 @@ fn every_wrong_node_is_reported_once() {
 }
 
 #[test]
+fn all_problems_are_listed_beside_missing_operators() {
+    let nodes = vec![
+        node("Swirl", &["x"], &["a"]),
+        node("Relu", &["a"], &["b"]),
+        node("Concat", &["x"], &["c"]),
+        node("Relu", &["x", "x"], &["y"]),
+    ];
+    let found = import(&simple(nodes, vec![])).unwrap_err();
+    let messages: Vec<&str> = found.iter().map(|found| found.message.as_str()).collect();
+    let expected = [
+        "the operator Swirl cannot be imported",
+        "Concat `c_node`: attribute `axis` is missing",
+        "Relu `y_node`: expected at most 1 operands, found 2",
+    ];
+    assert_eq!(messages, expected);
+}
+
+#[test]
 fn nodes_that_wait_for_one_another_are_errors() {
     let nodes = vec![
         node("Add", &["x", "b"], &["a"]),
