@@ -29,7 +29,7 @@ use crate::layouts::{Change, Given, Need, Plan, open_operations, propagate};
 /// Operators in between are computed in blocks too where that moves fewer elements: elementwise
 /// ones, sums and products with other tensors and with something per channel, pools,
 /// concatenations, reductions and padding. So a network of convolutions changes the layout once at
-/// its start and once at its end. Kernels stay as they are.
+/// its end, and once at its start where that is no picture. Kernels stay as they are.
 ///
 /// ```relay
 /// def @main(%x: Tensor[(1, 32, 8, 8), float32], %w: Tensor[(16, 32, 3, 3), float32]) {

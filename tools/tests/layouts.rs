@@ -308,10 +308,13 @@ fn known_networks_change_the_layout_at_their_ends() {
     let registry = tools::registry();
     for name in ["resnet-18", "mobilenet", "inception"] {
         let module = model(name, &registry);
-        for pipeline in ["alter-op-layout", "alter-op-layout{width=8}", "convert-layout"] {
+        // Vectors of channels begin behind the picture, which stays as it is.
+        for (pipeline, expected) in
+            [("alter-op-layout", 1), ("alter-op-layout{width=8}", 1), ("convert-layout", 2)]
+        {
             let text = format!("simplify-inference,fold-scale-axis,{pipeline},fold-constant,dce");
             let after = passed(&module, &text, &registry).unwrap();
-            assert_eq!(transforms(&after), 2, "{name}, {pipeline}");
+            assert_eq!(transforms(&after), expected, "{name}, {pipeline}");
         }
     }
 }
