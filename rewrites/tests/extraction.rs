@@ -118,9 +118,10 @@ proptest! {
             prop_assert_eq!(extraction.is_ok(), best.is_some());
             if let (Ok(extraction), Some(best)) = (extraction, best) {
                 check(&problem, &extraction, best);
-                if strategy.name == "highs" {
+                // With rewards, HiGHS may call what it begins with optimal, and have no bound to prove it:
+                // then there is a gap.
+                if extraction.gap() == Some(0.0) {
                     prop_assert_eq!(extraction.cost, best);
-                    prop_assert_eq!(extraction.gap(), Some(0.0));
                 }
             }
         }
