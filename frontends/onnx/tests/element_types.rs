@@ -1,7 +1,7 @@
 //! In which element types operators run: cases of the suite of the package onnx, converted by `retype.py` to each type that
 //! the standard allows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -34,17 +34,16 @@ pub(crate) fn operators(data: &Path) -> (BTreeMap<String, Known>, String) {
             Case { name: what.to_string(), folder: folder.path().join(number) }
         })
         .collect();
-    // Operators of other types are compiled elsewhere.
+    // A compiler for each of some thousands would take too long.
     let outcomes = run_all(&cases, &[Executor::Interpreter]);
     let is_bad = |outcome: &Outcome| matches!(outcome, Outcome::Wrong(_) | Outcome::Crashed);
     let bad = cases.iter().zip(&outcomes).filter(|(_, outcome)| is_bad(outcome));
     let bad: String = bad.filter_map(failure).collect();
-    let runs = |what: &str| {
-        let mut of = cases.iter().zip(&outcomes).filter(|(case, _)| case.name == what);
-        of.any(|(_, outcome)| {
-            matches!(outcome, Outcome::Passed | Outcome::Rounded(_) | Outcome::Drawn)
-        })
+    let is_run = |outcome: &Outcome| {
+        matches!(outcome, Outcome::Passed | Outcome::Rounded(_) | Outcome::Drawn)
     };
+    let run = cases.iter().zip(&outcomes).filter(|(_, outcome)| is_run(outcome));
+    let runs: BTreeSet<&str> = run.map(|(case, _)| case.name.as_str()).collect();
     let mut known = BTreeMap::new();
     for line in read("standard.txt").lines() {
         let mut words = line.split(' ');
@@ -53,8 +52,9 @@ pub(crate) fn operators(data: &Path) -> (BTreeMap<String, Known>, String) {
         let letters: Vec<&str> = words.collect();
         let of_letter = |word: &&str| {
             let (letter, types) = word.split_once('=').unwrap();
-            let (run, refused): (Vec<&str>, Vec<&str>) =
-                types.split(',').partition(|dtype| runs(&format!("{name} {letter} {dtype}")));
+            let (run, refused): (Vec<&str>, Vec<&str>) = types
+                .split(',')
+                .partition(|dtype| runs.contains(&*format!("{name} {letter} {dtype}")));
             let types = match (run.as_slice(), refused.as_slice()) {
                 ([], _) => "none".to_string(),
                 (run, []) if run.len() > 4 => format!("all {}", run.len()),

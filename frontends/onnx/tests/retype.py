@@ -29,11 +29,13 @@ TYPES = {
 """Names of the standard, and what they are here."""
 
 ROUNDED = ("float16", "bfloat16", "float8", "float4", "complex")
+"""Types in which what comes out depends on the order of roundings, or that nothing here has."""
 TRUNCATED = ("GridSample", "Resize")
 """Where onnx.reference truncates what it adds up to integers, or a hair below them."""
 TYPED = ("ai.onnx.ml.TreeEnsemble",)
 """Operators with attributes that have the type of their operands."""
 MOST = 3
+"""So many cases of an operator are converted."""
 
 
 def code(name):
