@@ -50,8 +50,8 @@ pub(super) struct Callee {
 pub(super) enum Buffer {
     /// Elements in memory.
     Array { name: String, shape: Vec<i64> },
-    /// Variables, each of so many lanes, in pieces.
-    Variables { names: Vec<Vec<String>>, lanes: usize, shape: Vec<i64>, declared: Variables },
+    /// Variables, each in pieces.
+    Variables { names: Vec<Vec<String>>, shape: Vec<i64>, variables: Variables },
 }
 
 impl Buffer {

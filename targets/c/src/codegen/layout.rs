@@ -28,7 +28,7 @@ const ALIGNMENT: usize = target_core::ALIGNMENT;
 /// Where a buffer lives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Home {
-    /// Variables of `lanes` elements each.
+    /// Variables of some elements each.
     Variables(Variables),
     /// An array on the stack.
     Stack,
@@ -39,12 +39,64 @@ pub(super) enum Home {
 /// The variables that stand for a buffer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Variables {
-    /// Elements in each; 1 for scalars.
+    /// In the order of their elements.
+    pub(super) all: Vec<Variable>,
+    /// By element of the buffer: its variable.
+    of: Vec<usize>,
+}
+
+/// Some elements of a buffer that follow one another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Variable {
+    /// The first element.
+    pub(super) first: usize,
+    /// How many there are; 1 for scalars.
     pub(super) lanes: usize,
-    /// By variable: the store that comes first and sets all of it, next to the allocation.
-    pub(super) declared_at: Vec<Option<OpId>>,
-    /// By variable: whether anything reads or sets it.
-    pub(super) used: Vec<bool>,
+    /// The store that comes first and sets all of it, next to the allocation.
+    pub(super) declared_at: Option<OpId>,
+    /// Whether anything reads or sets it.
+    pub(super) is_used: bool,
+}
+
+impl Variables {
+    /// A variable for each access of several lanes among `accesses`, and one for each other of the `elements`;
+    /// all of one width where that is possible. `None` where accesses of several lanes overlap.
+    fn of(accesses: &[Access], elements: usize) -> Option<Variables> {
+        let mut widths: Vec<(usize, usize)> =
+            accesses.iter().map(|access| (access.1, access.2)).filter(|(_, n)| *n > 1).collect();
+        widths.sort_unstable();
+        widths.dedup();
+        let overlap = widths.windows(2).any(|pair| pair[0].0 + pair[0].1 > pair[1].0);
+        if overlap || widths.iter().any(|(_, lanes)| !lanes.is_power_of_two()) {
+            return None;
+        }
+        let lanes = widths.first().map_or(1, |(_, lanes)| *lanes);
+        let is_regular = elements.is_multiple_of(lanes)
+            && widths.iter().all(|(first, n)| *n == lanes && first.is_multiple_of(lanes));
+        let mut variables = Variables { all: Vec::new(), of: Vec::with_capacity(elements) };
+        let mut widths = widths.into_iter().peekable();
+        while variables.of.len() < elements {
+            let first = variables.of.len();
+            let wide = widths.next_if(|(next, _)| *next == first).map(|(_, lanes)| lanes);
+            let lanes = if is_regular { lanes } else { wide.unwrap_or(1) };
+            let number = variables.all.len();
+            variables.all.push(Variable { first, lanes, declared_at: None, is_used: false });
+            variables.of.resize(first + lanes, number);
+        }
+        Some(variables)
+    }
+
+    /// The number of the variable of `element`, and which of its lanes that is.
+    pub(super) fn lane(&self, element: usize) -> (usize, usize) {
+        let variable = self.of[element];
+        (variable, element - self.all[variable].first)
+    }
+
+    /// The lanes of each variable where all have as many, else 1.
+    pub(super) fn common_lanes(&self) -> usize {
+        let lanes = self.all.first().map_or(1, |variable| variable.lanes);
+        if self.all.iter().all(|variable| variable.lanes == lanes) { lanes } else { 1 }
+    }
 }
 
 /// Where everything lives.
@@ -319,7 +371,7 @@ struct First {
 }
 
 /// The variables that can stand for a buffer: all its accesses have constant places, and those of
-/// several lanes are all of one width, each at a multiple of it.
+/// several lanes are the same elements or none of them.
 fn variables(
     body: &Body,
     affine: &Affine,
@@ -333,33 +385,29 @@ fn variables(
     if alloc.dtype.is_bool() || alloc.dtype.lanes() != 1 || elements == 0 || elements > 4096 {
         return None;
     }
-    let (accesses, lanes) = accesses(body, affine, ranges, op, alloc)?;
-    if elements % lanes != 0 || !lanes.is_power_of_two() {
+    let accesses = accesses(body, affine, ranges, op, alloc)?;
+    if accesses.iter().any(|(_, first, width, _)| first + width > elements) {
         return None;
     }
-    if accesses
-        .iter()
-        .any(|(_, first, width, _)| first + width > elements || (*width > 1 && first % lanes != 0))
-    {
-        return None;
-    }
+    let mut variables = Variables::of(&accesses, elements)?;
     // A variable is declared by its first store where that lies beside the allocation.
     let block = body.op_block(op)?;
-    let mut first: Vec<Option<First>> = vec![None; elements / lanes];
+    let mut first: Vec<Option<First>> = vec![None; variables.all.len()];
     for &(user, place, width, is_store) in &accesses {
-        let slot = &mut first[place / lanes];
+        let (number, _) = variables.lane(place);
+        let slot = &mut first[number];
         let at = body.ancestor_in(user, block)?;
-        let sets_all = is_store && at == user && width == lanes;
+        let sets_all = is_store && at == user && width == variables.all[number].lanes;
         // Of two in one nested operation either will do: both lie deeper.
         if slot.as_ref().is_none_or(|other| other.at != at && body.is_before(at, other.at)) {
             *slot = Some(First { at, sets_all });
         }
     }
-    let used = first.iter().map(Option::is_some).collect();
-    let declared_at =
-        first.into_iter().map(|slot| slot.filter(|first| first.sets_all).map(|first| first.at));
-    let declared_at = declared_at.collect();
-    Some(Variables { lanes, declared_at, used })
+    for (variable, first) in variables.all.iter_mut().zip(first) {
+        variable.is_used = first.is_some();
+        variable.declared_at = first.filter(|first| first.sets_all).map(|first| first.at);
+    }
+    Some(variables)
 }
 
 /// The bytes of the buffers that have places of their own.
@@ -373,17 +421,15 @@ fn planned(body: &Body) -> usize {
 /// whether it stores.
 type Access = (OpId, usize, usize, bool);
 
-/// The accesses of a buffer and their lanes, where all have constant places in the loop of the
-/// allocation, and those of several lanes are all of one width.
+/// The accesses of a buffer, where all have constant places in the loop of the allocation.
 fn accesses(
     body: &Body,
     affine: &Affine,
     ranges: &Ranges,
     op: OpId,
     alloc: &Alloc,
-) -> Option<(SmallVec<[Access; 16]>, usize)> {
+) -> Option<SmallVec<[Access; 16]>> {
     let around = parallel_loop(body, op);
-    let mut lanes = 1;
     let mut accesses: SmallVec<[Access; 16]> = SmallVec::new();
     for (user, _) in body.uses(body.result(op, 0)) {
         let (indices, width, is_store) = if let Some(load) = body.view::<Load>(user) {
@@ -400,13 +446,7 @@ fn accesses(
         if !consecutive || parallel_loop(body, user) != around {
             return None;
         }
-        if width > 1 {
-            if lanes > 1 && lanes != width {
-                return None;
-            }
-            lanes = width;
-        }
         accesses.push((user, first, width, is_store));
     }
-    Some((accesses, lanes))
+    Some(accesses)
 }

@@ -26,8 +26,10 @@ impl Emitter<'_> {
         dtype: DType,
     ) -> Option<Repr> {
         let (buffer, place) = self.place(op, tensor, indices)?;
-        if let Buffer::Variables { names, lanes, .. } = &buffer {
-            return Some(self.variable(names, *lanes, &place, dtype));
+        if let Buffer::Variables { names, variables, .. } = &buffer {
+            let (number, lane) = variables.lane(place.element());
+            let lanes = variables.all[number].lanes;
+            return Some(self.variable(&names[number], (lanes, lane), dtype));
         }
         if let Some(column) = self.load_transposed(op, &place, &buffer) {
             return Some(column);
@@ -197,17 +199,9 @@ impl Emitter<'_> {
     }
 
     /// What lies at a constant place of a buffer in variables.
-    fn variable(
-        &mut self,
-        names: &[Vec<String>],
-        lanes: usize,
-        place: &Linear,
-        dtype: DType,
-    ) -> Repr {
-        let at = place.element();
-        let pieces = &names[at / lanes];
+    fn variable(&mut self, pieces: &[String], (lanes, lane): (usize, usize), dtype: DType) -> Repr {
         if dtype.lanes() == 1 {
-            return Repr::Scalar(lane_of(pieces, lanes, at % lanes));
+            return Repr::Scalar(lane_of(pieces, lanes, lane));
         }
         let exprs = pieces.iter().map(Expr::atom).collect();
         if !self.has_vectors(dtype) {

@@ -78,37 +78,39 @@ impl Emitter<'_> {
         shape: Vec<i64>,
         variables: Variables,
     ) {
-        let lanes = variables.lanes;
-        let vector = dtype.with_lanes(lanes as u16).expect("the lanes are those of an access");
-        let (ty, pieces, is_array) = if lanes == 1 {
-            (value(dtype).to_string(), 1, false)
-        } else if self.has_vectors(vector) {
-            let (elem, width) = self.natural(vector);
-            (self.helpers.vector_type(elem, width), lanes / width, false)
-        } else {
-            (value(dtype).to_string(), 1, true)
-        };
-        let mut names = Vec::new();
-        for (index, declared) in variables.declared_at.iter().enumerate() {
-            let base = format!("{hint}_{}", coordinates(index, lanes, &shape));
+        let common = variables.common_lanes();
+        let (mut names, mut count) = (Vec::new(), 0);
+        for variable in &variables.all {
+            let lanes = variable.lanes;
+            let vector = dtype.with_lanes(lanes as u16).expect("the lanes are those of an access");
+            let (ty, pieces, is_array) = if lanes == 1 {
+                (value(dtype).to_string(), 1, false)
+            } else if self.has_vectors(vector) {
+                let (elem, width) = self.natural(vector);
+                (self.helpers.vector_type(elem, width), lanes / width, false)
+            } else {
+                (value(dtype).to_string(), 1, true)
+            };
+            let base = format!("{hint}_{}", coordinates(variable.first, common, &shape));
             let mut list = Vec::new();
             for piece in 0..pieces {
                 let base = if pieces == 1 { base.clone() } else { format!("{base}_{piece}") };
                 let name = self.names.fresh(&base);
-                if !variables.used[index] {
+                if !variable.is_used {
                     // Compilers warn of variables that nothing uses.
                 } else if is_array {
                     self.line(&format!("{ty} {name}[{lanes}] = {{0}};"));
-                } else if declared.is_none() {
+                } else if variable.declared_at.is_none() {
                     let zero = if lanes == 1 { "0" } else { "{0}" };
                     self.line(&format!("{ty} {name} = {zero};"));
                 }
                 list.push(name);
             }
+            count += pieces;
             names.push(list);
         }
-        self.kept.registers |= names.len() * pieces >= TILE;
-        self.buffers.insert(buffer, Buffer::Variables { names, lanes, shape, declared: variables });
+        self.kept.registers |= count >= TILE;
+        self.buffers.insert(buffer, Buffer::Variables { names, shape, variables });
     }
 
     pub(super) fn store(&mut self, op: OpId, store: &Store) {
@@ -120,13 +122,14 @@ impl Emitter<'_> {
             None => self.repr(store.value),
         };
         let assign = if sum.is_some() { "+=" } else { "=" };
-        if let Buffer::Variables { names, lanes, declared, .. } = &buffer {
-            let at = place.element();
-            let declares = declared.declared_at[at / lanes] == Some(op);
+        if let Buffer::Variables { names, variables, .. } = &buffer {
+            let (number, lane) = variables.lane(place.element());
+            let variable = &variables.all[number];
+            let declares = variable.declared_at == Some(op);
             return self.set_variable(
-                &names[at / lanes],
-                *lanes,
-                at % lanes,
+                &names[number],
+                variable.lanes,
+                lane,
                 repr,
                 (dtype, declares, assign),
             );
@@ -302,8 +305,8 @@ fn value_type(dtype: DType) -> &'static str {
 }
 
 /// The place of the first element of variable `index`, by axis; axes of one variable are left out.
-fn coordinates(index: usize, lanes: usize, shape: &[i64]) -> String {
-    let mut rest = index * lanes;
+fn coordinates(first: usize, lanes: usize, shape: &[i64]) -> String {
+    let mut rest = first;
     let mut parts = Vec::new();
     for (axis, extent) in shape.iter().rev().enumerate() {
         let extent = usize::try_from(*extent).expect("extents count elements");
