@@ -71,7 +71,9 @@ impl Rules<'_> {
             let bands = |extent: i64| {
                 let result = Band { dimension, extent };
                 let parts = self.parts(root, result)?;
-                all.iter().all(|stage| parts.contains_key(stage)).then_some(Bands { result, parts })
+                let is_part =
+                    |stage| parts.get(stage).is_some_and(|part| !self.cuts_vectors(*stage, *part));
+                all.iter().all(is_part).then_some(Bands { result, parts })
             };
             let least = (1..=MOST_PERIOD.min(extents[dimension] / 2)).find_map(bands)?;
             let bytes: i64 =
@@ -113,6 +115,15 @@ impl Rules<'_> {
             }
         }
         Some(parts)
+    }
+
+    /// Whether rows of `part` of `stage` are no whole number of vectors where those of all of it may be.
+    fn cuts_vectors(&self, stage: Stage, part: Band) -> bool {
+        let spatial = self.spatial(stage);
+        let lanes = self.machine.lanes(self.bits(stage) as usize) as i64;
+        spatial.iter().rposition(|extent| *extent > 1) == Some(part.dimension)
+            && part.extent < spatial[part.dimension]
+            && part.extent % lanes != 0
     }
 
     fn compute_bands(&mut self, root: Stage, bands: &Bands) -> Result<(), Refused> {
