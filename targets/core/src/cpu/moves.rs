@@ -1,5 +1,6 @@
 //! Loops without a reduction: elementwise ones, and transposes in square tiles.
 
+use ir_core::ValueId;
 use te::compute::Load;
 use te::loops::Scope;
 use te::scalar::{Constant, ScalarOp};
@@ -9,6 +10,9 @@ use super::{LINE, Rules, points, reduce};
 
 /// A tile has at most so many rows, which targets transpose in registers.
 const MOST_ROWS: i64 = 16;
+
+/// A line of a cache is worth being kept for so many reads.
+const LEAST_REUSED: i64 = 4;
 
 /// So many elements that are read at the same places are computed one after the other, so that places are
 /// looked up once for them.
@@ -26,6 +30,10 @@ impl Rules<'_> {
         let work = points(self.schedule, root);
         if reduce(self.schedule, root).is_none() {
             if self.transpose(root) || self.choose(root) {
+                return;
+            }
+            if let Some(outer) = self.block_columns(root) {
+                self.parallelize(&outer, work);
                 return;
             }
             let streams = self.is_worth_streaming(root);
@@ -227,54 +235,118 @@ impl Rules<'_> {
     /// is read in vectors and lies in the nearest cache until it is written in vectors.
     fn transpose(&mut self, root: Stage) -> bool {
         let axes = self.schedule.axes(root).to_vec();
-        let Some((&last, others)) = axes.split_last() else { return false };
         let lanes = self.machine.lanes(self.bits(root) as usize) as i64;
         let tile = lanes.clamp(8, MOST_ROWS);
-        // Of an index such as `⌊j / 16⌋`, tiles are regular, but not all of the axis.
-        let whole = |axis: &Axis| self.schedule.extent(*axis) % tile == 0;
-        let in_tiles = |position: usize| match whole(&others[position]) {
-            true => self.schedule.accesses_in_vectors(root, position, tile),
-            false => self.schedule.accesses(root),
-        };
-        let by_axis: Vec<Vec<Access>> = (0..others.len()).map(in_tiles).collect();
-        let mut strided =
-            self.schedule.accesses(root).into_iter().enumerate().filter_map(|(number, access)| {
-                let across = access.steps.get(others.len()).copied().flatten()?;
-                let along = (0..others.len()).find(|&position| {
-                    let own = &by_axis[position][number];
-                    let step =
-                        if whole(&others[position]) { own.lane } else { own.steps[position] };
-                    step == Some(1)
-                })?;
-                (across > 1).then_some((access.tensor, others[along]))
-            });
-        let Some((tensor, along)) = strided.next() else { return false };
-        if strided.next().is_some() || [last, along].iter().any(|a| self.schedule.extent(*a) < tile)
-        {
+        let Some((tensor, reader, along)) = self.read_across(root, tile) else { return false };
+        let (along, last) = (axes[along], axes[axes.len() - 1]);
+        if [last, along].iter().any(|axis| self.schedule.extent(*axis) < tile) {
             return false;
         }
         let Some(name) = self.schedule.body().name_hint(tensor).name else { return false };
         let before = self.schedule.clone();
-        let done = self.transpose_tiles(root, name.as_str(), along, last, tile);
+        let done = self.transpose_tiles((root, reader), name.as_str(), (along, last), tile);
         if done.is_err() {
             *self.schedule = before;
         }
         done.is_ok()
     }
 
+    /// The only tensor that `root`, or what is inlined in it, reads along another dimension of `root` than the last
+    /// one, with what reads it and that dimension. Whether they do is asked of `tile` elements where extents are a
+    /// multiple of it: of an index such as `⌊j / 16⌋`, tiles are regular, but not all of the axis.
+    fn read_across(&self, root: Stage, tile: i64) -> Option<(ValueId, Stage, usize)> {
+        let axes = self.schedule.axes(root);
+        let last = axes.len().checked_sub(1)?;
+        let whole = |axis: &Axis| tile > 1 && self.schedule.extent(*axis) % tile == 0;
+        let mut found = None;
+        for stage in self.with_inlined(root) {
+            let by_axis = (0..last).map(|position| match whole(&axes[position]) {
+                true => self.schedule.accesses_in_vectors(stage, position, tile),
+                false => self.schedule.accesses(stage),
+            });
+            let by_axis: Vec<Vec<Access>> = by_axis.collect();
+            for (number, access) in self.schedule.accesses(stage).into_iter().enumerate() {
+                let is_along = |position: &usize| {
+                    let own = &by_axis[*position][number];
+                    let step =
+                        if whole(&axes[*position]) { own.lane } else { own.steps[*position] };
+                    step == Some(1)
+                };
+                if access.steps.get(last).copied().flatten().is_none_or(|step| step <= 1) {
+                    continue;
+                }
+                if let Some(along) = (0..last).find(is_along)
+                    && found.replace((access.tensor, stage, along)).is_some()
+                {
+                    return None;
+                }
+            }
+        }
+        found
+    }
+
+    /// `root`, and what is inlined in it at the very places that it computes.
+    fn with_inlined(&self, root: Stage) -> Vec<Stage> {
+        let mut stages = vec![root];
+        let mut next = 0;
+        while let Some(&stage) = stages.get(next) {
+            for access in self.schedule.accesses(stage) {
+                let read = self.schedule.stage_of(access.tensor);
+                let Some(read) = read.filter(|read| self.schedule.is_inline(*read)) else {
+                    continue;
+                };
+                let is_same = self.spatial(read) == self.spatial(root)
+                    && self.dimensions_in_place(stage, &[read]) == self.spatial(root).len();
+                if is_same && !stages.contains(&read) {
+                    stages.push(read);
+                }
+            }
+            next += 1;
+        }
+        stages
+    }
+
+    /// Where `root` reads a tensor along another of its dimensions, and those behind that one are too short for
+    /// square tiles: goes through as many of the columns behind it at a time as the nearest cache has lines for.
+    /// The loops around; `None` where that is not so.
+    fn block_columns(&mut self, root: Stage) -> Option<Vec<Axis>> {
+        let axes = self.schedule.axes(root).to_vec();
+        let (_, _, along) = self.read_across(root, 1)?;
+        let most = self.machine.caches[0] as i64 / 2 / LINE;
+        let extent = |axis: &Axis| self.schedule.extent(*axis);
+        let columns = axes[along + 1..].iter().map(extent).fold(1i64, i64::saturating_mul);
+        let rest = axes[along + 2..].iter().map(extent).fold(1i64, i64::saturating_mul);
+        if columns <= most || extent(&axes[along]) < LEAST_REUSED || rest > most / 2 {
+            return None;
+        }
+        let before = self.schedule.clone();
+        let blocked = self.schedule.split(axes[along + 1], 1 << (most / rest).ilog2()).and_then(
+            |(outer, inner)| {
+                let around = axes[..along].iter().copied().chain([outer, axes[along]]);
+                let order = around.chain([inner]).chain(axes[along + 2..].iter().copied());
+                let order: Vec<Axis> = order.collect();
+                self.schedule.reorder(&order)?;
+                Ok(order[..along + 2].to_vec())
+            },
+        );
+        if blocked.is_err() {
+            *self.schedule = before;
+        }
+        blocked.ok()
+    }
+
     fn transpose_tiles(
         &mut self,
-        root: Stage,
+        (root, reader): (Stage, Stage),
         tensor: &str,
-        along: Axis,
-        last: Axis,
+        (along, last): (Axis, Axis),
         tile: i64,
     ) -> Result<(), Refused> {
         let work = points(self.schedule, root);
         // Of a line that is written in parts, parts would go to memory.
         let whole_lines = tile * i64::from(self.bits(root)) / 8 >= LINE;
         let streams = whole_lines && self.is_worth_streaming(root);
-        let copy = self.schedule.cache_read(tensor, Scope::Local, &[root])?;
+        let copy = self.schedule.cache_read(tensor, Scope::Local, &[reader])?;
         let (rows, row) = self.schedule.split(along, tile)?;
         let (_, lane) = self.schedule.split(last, tile)?;
         let mut outer: Vec<Axis> = self.schedule.loops(root).to_vec();
