@@ -27,8 +27,11 @@ const MOST_SHARED: i64 = 16;
 /// The rows of a panel of a few vectors that stays in cache.
 const MOST_ROWS: i64 = 2048;
 
-/// A panel is worth a copy where so many tiles read it.
+/// A panel of such rows is worth a copy where so many tiles read it.
 const REPEATED: i64 = 8;
+
+/// Any panel is where so many do: its rows lie in other pages each.
+const OFTEN_REPEATED: i64 = 64;
 
 impl Rules<'_> {
     /// Whether `root` reads each element of `producer` just where it computes its own, itself or
@@ -157,9 +160,10 @@ impl Rules<'_> {
                 rows = rows.saturating_mul(self.schedule.extent(*axis));
             }
         }
-        let is_worth = is_apart && (MOST_SHARED..=MOST_ROWS).contains(&rows);
+        let least = if is_apart { REPEATED } else { OFTEN_REPEATED };
+        let is_worth = (MOST_SHARED..=MOST_ROWS).contains(&rows);
         let name = self.schedule.body().name_hint(weights.tensor).name?;
-        (is_worth && extents(&repeated) >= REPEATED)
+        (is_worth && extents(&repeated) >= least)
             .then(|| Panel { tensor: name.to_string(), around: outer[last].1 })
     }
 
