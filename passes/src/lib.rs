@@ -33,6 +33,7 @@ pub mod by_rules;
 pub mod canonicalize;
 pub mod codes;
 pub mod combine_parallel;
+pub mod combine_products;
 mod compute;
 pub mod convert_layout;
 pub mod cse;
@@ -94,6 +95,7 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<combine_parallel::CombineParallelBatchMatmul>();
     registry.pass::<combine_parallel::CombineParallelConv2d>();
     registry.pass::<combine_parallel::CombineParallelDense>();
+    registry.pass::<combine_products::CombineProducts>();
     registry.pass::<convert_layout::ConvertLayout>();
     registry.pass::<cse::Cse>();
     registry.pass::<dce::Dce>();

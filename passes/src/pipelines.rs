@@ -11,6 +11,7 @@ use ir_core::{CostTable, FuncMut, Item, Module, PassContext, PassResult, Registr
 use crate::alter_op_layout::AlterOpLayout;
 use crate::batch_recursion::BatchRecursion;
 use crate::canonicalize::Canonicalize;
+use crate::combine_products::CombineProducts;
 use crate::cse::Cse;
 use crate::dce::Dce;
 use crate::defunctionalize::Defunctionalize;
@@ -195,7 +196,8 @@ fn inlined() -> Pipeline {
 fn behind_inlining(options: &Compile) -> impl Iterator<Item = Step> + use<> {
     let padded = [Step::of::<FoldExplicitPadding>(), Step::of::<FoldConstant>()];
     let products = options.fewer_products.then(Step::of::<Winograd>);
-    simplifications().into_iter().chain(padded).chain(products).chain([
+    let together = [Step::of::<CombineProducts>()];
+    simplifications().into_iter().chain(together).chain(padded).chain(products).chain([
         Step::of::<AlterOpLayout>().with("width", options.lanes),
         Step::of::<Invariants>(),
         Step::of::<FoldConstant>(),
