@@ -1,6 +1,9 @@
 //! Layouts for vector units.
 
-use ir_core::{DType, FuncMut, FunctionPass, OpId, Pass, PassContext, PassResult, ValueId};
+use ir_core::{
+    BlockId, DType, Diagnostics, FuncMut, FunctionPass, OpId, Pass, PassContext, PassResult,
+    ValueId,
+};
 use relay_operators::attributes::Integers;
 use relay_operators::index::slice::{SliceMode, StridedSlice};
 use relay_operators::layout::{Layout, LayoutTransform};
@@ -9,7 +12,8 @@ use relay_operators::nn::linear::{ContribDensePack, Dense, Matmul};
 use relay_operators::nn::padding::Pad;
 use relay_operators::nn::winograd::WinogradConv2d;
 use relay_operators::nn::words::ContribQuads;
-use relay_operators::shape::{ExpandDims, Squeeze};
+use relay_operators::shape::{ExpandDims, Squeeze, Transpose};
+use rustc_hash::FxHashMap;
 
 use crate::emit::{self, Emit, with_attribute};
 use crate::layouts::{Change, Given, Need, Plan, open_operations, propagate};
@@ -21,10 +25,11 @@ use crate::layouts::{Change, Given, Need, Plan, open_operations, propagate};
 /// half of a vector, serve where it does not divide the channels; few input channels are one
 /// block, and up to three, as those of a picture, stay as they are. So do depthwise ones of small windows and long
 /// rows whose data is in no blocks. Convolutions whose output channels no block divides stay, and so do those whose blocks
-/// would reach over a group. One with fewer products is of `NCHW16c` and `HWOI16o`. A `nn.dense` with a constant weight, or a `nn.matmul` by one, becomes
-/// `nn.contrib_dense_pack`, of which a `strided_slice` takes what is wanted where its units fill no
-/// block; one of `uint8` by `int8` takes four inputs at a time (`nn.contrib_quads`). `layout_transform` brings tensors to the layouts; `fold-constant`
-/// does so with those of constants.
+/// would reach over a group. One with fewer products is of `NCHW16c` and `HWOI16o`. A `nn.dense` with a constant weight,
+/// or with one by which many rows are multiplied in all, and a `nn.matmul` by one become `nn.contrib_dense_pack`, of
+/// which a `strided_slice` takes what is wanted where its units fill no block; one of `uint8` by `int8` takes four inputs
+/// at a time (`nn.contrib_quads`). `layout_transform` brings tensors to the layouts; `fold-constant` does so with those
+/// of constants.
 ///
 /// Operators in between are computed in blocks too where that moves fewer elements: elementwise
 /// ones, sums and products with other tensors and with something per channel, pools,
@@ -60,6 +65,12 @@ pub struct AlterOpLayout {
 /// Dense layers of at most so many rows are bound by reading their weights.
 const FEW_ROWS: i64 = 4;
 
+/// A weight that is no constant is packed in each run, which so many rows are worth.
+const MANY_ROWS: i64 = 96;
+
+/// Columns of so many elements lie in as many pages of memory.
+const LONG_COLUMN: i64 = 128;
+
 /// The least block of channels: no vectors hold pairs, and what has only such is faster as it is.
 const LEAST_BLOCK: i64 = 4;
 
@@ -86,9 +97,16 @@ impl FunctionPass for AlterOpLayout {
         };
         let altered = propagate(f, "alter-op-layout", &plan)?;
         cx.count("altered", altered);
-        for op in open_operations(f) {
-            let Some(packed) = self.dense(f, op) else { continue };
-            packed.replace(f, op)?;
+        let products = open_operations(f);
+        let mut rows: FxHashMap<ValueId, i64> = FxHashMap::default();
+        for product in products.iter().filter_map(|op| product(f, *op)) {
+            let all = rows.entry(product.dense.weight).or_default();
+            *all = all.saturating_add(product.rows(f).unwrap_or_default());
+        }
+        let mut prepared = Prepared::default();
+        for op in products {
+            let Some(packed) = self.dense(f, op, &rows) else { continue };
+            packed.replace(f, op, &mut prepared)?;
             cx.count("packed", 1);
         }
         Ok(())
@@ -133,14 +151,52 @@ fn as_image(conv: Conv1d, f: &mut FuncMut<'_>, op: OpId) -> PassResult {
     Ok(())
 }
 
-/// The dense layer that `op` is, and the layout of its weight.
-fn product(f: &FuncMut<'_>, op: OpId) -> Option<(Dense, &'static str)> {
+/// The dense layer that `op` is.
+struct Product {
+    dense: Dense,
+    /// The layout of its weight.
+    weight: &'static str,
+    /// Whether it reads the columns of its data.
+    by_columns: bool,
+}
+
+fn product(f: &FuncMut<'_>, op: OpId) -> Option<Product> {
     if let Some(dense) = f.view::<Dense>(op) {
-        return Some((dense, "NC"));
+        return Some(Product { dense, weight: "NC", by_columns: false });
     }
     let Matmul { tensor_a, tensor_b, units, out_dtype, transpose_a, transpose_b } = f.view(op)?;
     let dense = Dense { data: tensor_a, weight: tensor_b, units, out_dtype };
-    (!transpose_a).then_some((dense, if transpose_b { "NC" } else { "CN" }))
+    let weight = if transpose_b { "NC" } else { "CN" };
+    Some(Product { dense, weight, by_columns: transpose_a })
+}
+
+impl Product {
+    /// How many rows are multiplied by the weight: columns of matrices, else elements of all dimensions but the last.
+    fn rows(&self, f: &FuncMut<'_>) -> Option<i64> {
+        let (last, outer) = f.body.ty(self.dense.data).as_tensor()?.shape.split_last()?;
+        match (self.by_columns, outer) {
+            (false, outer) => {
+                outer.iter().try_fold(1i64, |rows, extent| rows.checked_mul(extent.known()?))
+            }
+            (true, [_]) => last.known(),
+            (true, _) => None,
+        }
+    }
+
+    /// How many numbers are summed up for an element of the result.
+    fn terms(&self, f: &FuncMut<'_>) -> Option<i64> {
+        let place = self.weight.find('C')?;
+        f.body.ty(self.dense.weight).as_tensor()?.shape.get(place)?.known()
+    }
+}
+
+/// What is there already for products of the same block.
+#[derive(Default)]
+struct Prepared {
+    /// Packed weights: of which one, and how they lie.
+    weights: FxHashMap<(Option<BlockId>, ValueId, &'static str, String, bool), ValueId>,
+    /// Columns that are rows.
+    rows: FxHashMap<(Option<BlockId>, ValueId), ValueId>,
 }
 
 impl AlterOpLayout {
@@ -233,10 +289,23 @@ impl AlterOpLayout {
         Some(in_blocks(f, op, [(conv.data, data), (conv.weight, weight)], result))
     }
 
-    /// How a dense layer is packed.
-    fn dense(&self, f: &FuncMut<'_>, op: OpId) -> Option<Packed> {
-        let (dense, given) = product(f, op)?;
-        f.registry.constant(f.body, dense.weight)?;
+    /// How a dense layer is packed. `all_rows` says how many rows are multiplied by each weight.
+    fn dense(
+        &self,
+        f: &FuncMut<'_>,
+        op: OpId,
+        all_rows: &FxHashMap<ValueId, i64>,
+    ) -> Option<Packed> {
+        let product = product(f, op)?;
+        let (dense, given) = (&product.dense, product.weight);
+        // Columns are made rows first, which pays where they are long.
+        if product.by_columns && product.terms(f)? < LONG_COLUMN {
+            return None;
+        }
+        if f.registry.constant(f.body, dense.weight).is_none() {
+            let is_float = f.body.ty(dense.weight).as_tensor()?.dtype.is_float();
+            all_rows.get(&dense.weight).filter(|rows| is_float && **rows >= MANY_ROWS)?;
+        }
         let place = given.find('N')?;
         let units = f.body.ty(dense.weight).as_tensor()?.shape.get(place)?.known()?;
         // What fills no block is made up with zeros, which cost less than single numbers do, and than
@@ -249,18 +318,16 @@ impl AlterOpLayout {
         let padded = units.checked_add(block - 1)? / block * block;
         // With few rows, reading the weight takes all the time: it is then read in one stream, for
         // as many vectors as are computed at once. Many rows share what they read.
-        let outer = f.body.ty(dense.data).as_tensor()?.shape.split_last()?.1;
-        let extents: Option<Vec<i64>> = outer.iter().map(|dim| dim.known()).collect();
-        let rows = extents?.iter().try_fold(1i64, |rows, extent| rows.checked_mul(*extent))?;
+        let rows = product.rows(f)?;
         let most = if rows <= FEW_ROWS { VECTORS } else { 1 };
         let vectors = (1..=most).rev().find(|vectors| padded % (block * vectors) == 0)?;
         let layout = Layout::plain("NC").with_block('N', block * vectors);
-        let rank = outer.len() + 1;
+        let rank = f.body.ty(dense.data).as_tensor()?.shape.len();
         let dtypes =
             [dense.data, dense.weight].map(|value| Some(f.body.ty(value).as_tensor()?.dtype));
         let quads = dtypes == [Some(DType::UINT8), Some(DType::INT8)]
             && dense.out_dtype == Some(DType::INT32);
-        Some(Packed { dense, given, rank, units, padded, layout, quads })
+        Some(Packed { product, rank, units, padded, layout, quads })
     }
 }
 
@@ -291,9 +358,7 @@ fn in_blocks(f: &FuncMut<'_>, op: OpId, operands: [(ValueId, Change); 2], result
 
 /// A dense layer, and how it is packed.
 struct Packed {
-    dense: Dense,
-    /// The layout of its weight.
-    given: &'static str,
+    product: Product,
     /// The rank of its data.
     rank: usize,
     /// How many units it has.
@@ -307,30 +372,29 @@ struct Packed {
 }
 
 impl Packed {
-    /// Puts the packed layer in the place of `op`.
-    fn replace(self, f: &mut FuncMut<'_>, op: OpId) -> PassResult {
-        let Packed { dense, given, rank, units, padded, layout, quads } = self;
+    /// Puts the packed layer in the place of `op`, of what is `prepared` already where that is.
+    fn replace(self, f: &mut FuncMut<'_>, op: OpId, prepared: &mut Prepared) -> PassResult {
+        let (block, weight_layout) = (f.body.op_block(op), self.layout.to_string());
+        let Dense { data, weight, .. } = self.product.dense;
         let mut emit = Emit::before(f, op, "alter-op-layout");
-        let mut weight = dense.weight;
-        if padded > units {
-            let pad_value = emit.scalar(0.0, weight)?;
-            let pad = |axis: char| vec![0, if axis == 'N' { padded - units } else { 0 }];
-            let pad_width = given.chars().map(pad).collect();
-            let pad_mode = "constant".to_string();
-            weight = emit.op(&Pad { data: weight, pad_value, pad_width, pad_mode })?;
-        }
-        let weight_layout = layout.to_string();
-        if quads {
-            let axis = given.find('C').map_or(-1, |axis| axis as i64);
-            weight = emit.op(&ContribQuads { data: weight, axis })?;
-        }
-        weight = emit.op(&LayoutTransform {
-            data: weight,
-            src_layout: given.to_string(),
-            dst_layout: weight_layout.clone(),
-        })?;
+        let key = (block, weight, self.product.weight, weight_layout.clone(), self.quads);
+        let weight = match prepared.weights.get(&key) {
+            Some(weight) => *weight,
+            None => self.weight(&mut emit)?,
+        };
+        prepared.weights.insert(key, weight);
+        let data = match (self.product.by_columns, prepared.rows.get(&(block, data))) {
+            (false, _) => data,
+            (true, Some(rows)) => *rows,
+            (true, None) => {
+                let rows = emit.op(&Transpose { data, axes: None })?;
+                prepared.rows.insert((block, data), rows);
+                rows
+            }
+        };
+        let Packed { product: Product { dense, .. }, rank, units, padded, quads, .. } = self;
         let mut value = emit.op(&ContribDensePack {
-            data: dense.data,
+            data,
             weight,
             units: dense.units.map(|_| padded),
             out_dtype: dense.out_dtype,
@@ -349,5 +413,27 @@ impl Packed {
         }
         emit::replace(f, op, value);
         Ok(())
+    }
+
+    /// The weight as it is packed.
+    fn weight(&self, emit: &mut Emit<'_, '_>) -> Result<ValueId, Diagnostics> {
+        let Packed { ref product, units, padded, quads, .. } = *self;
+        let (mut weight, given) = (product.dense.weight, product.weight);
+        if padded > units {
+            let pad_value = emit.scalar(0.0, weight)?;
+            let pad = |axis: char| vec![0, if axis == 'N' { padded - units } else { 0 }];
+            let pad_width = given.chars().map(pad).collect();
+            let pad_mode = "constant".to_string();
+            weight = emit.op(&Pad { data: weight, pad_value, pad_width, pad_mode })?;
+        }
+        if quads {
+            let axis = given.find('C').map_or(-1, |axis| axis as i64);
+            weight = emit.op(&ContribQuads { data: weight, axis })?;
+        }
+        emit.op(&LayoutTransform {
+            data: weight,
+            src_layout: given.to_string(),
+            dst_layout: self.layout.to_string(),
+        })
     }
 }
