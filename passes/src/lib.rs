@@ -76,6 +76,7 @@ pub mod rows;
 pub mod simplify_expr;
 pub mod simplify_inference;
 pub mod specialize;
+mod tail_calls;
 pub mod train_step;
 pub mod vmap;
 pub mod winograd;

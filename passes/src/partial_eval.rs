@@ -78,6 +78,10 @@ pub struct PartialEval {
     /// Names of the entry functions, joined with `+`.
     #[default(vec!["main".to_string()])]
     pub entry: Vec<String>,
+    /// Whether calls of loops, functions that call themselves only as their end, stay as they are where these read
+    /// and write no cells. With the attribute `KeepLoop=1`, those of one always do.
+    #[default(false)]
+    pub keep_loops: bool,
 }
 
 impl ModulePass for PartialEval {
@@ -88,6 +92,7 @@ impl ModulePass for PartialEval {
         let entry: Vec<Symbol> = functions.iter().filter(is_entry).copied().collect();
         let entry = if entry.is_empty() { functions } else { entry };
         let mut jobs = Jobs::new(module, cx.registry, self.limit as u64);
+        jobs.keep_loops(self.keep_loops);
         let done = jobs.run(&entry);
         cx.count("evaluated", jobs.counts.evaluated);
         cx.count("copies", jobs.counts.copies);

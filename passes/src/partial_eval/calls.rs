@@ -16,9 +16,9 @@ use crate::specialize::types::{Substitution, any_part, substitute};
 const SMALL: usize = 16;
 
 /// A function that is known where it is called.
-struct Callee {
-    code: Code,
-    source: Rc<Source>,
+pub(super) struct Callee {
+    pub(super) code: Code,
+    pub(super) source: Rc<Source>,
     captured: Vec<Id>,
     /// What type parameters stand for, its own among them.
     types: Rc<Substitution>,
@@ -187,7 +187,7 @@ impl Machine<'_, '_> {
 
     fn decide(&self, callee: &Callee, args: &[Id]) -> Result<Decision, Stop> {
         let code = callee.code;
-        if self.copying > 0 {
+        if self.copying > 0 || self.shared.is_kept_loop(callee) {
             return Ok(Decision::Stay);
         }
         let steered = self.values.steered(args);

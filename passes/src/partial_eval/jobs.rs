@@ -8,7 +8,7 @@ use ir_core::module::FreshNames;
 use ir_core::{Body, Effects, Item, Module, Registry, Symbol, Type};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
-use super::calls::Key;
+use super::calls::{Callee, Key};
 use super::evaluate::{Machine, Stop};
 use super::sources::{Code, Sources};
 use super::sweep::sweep;
@@ -16,6 +16,7 @@ use super::values::{Site, Token};
 use super::{MAX_COPIES, MAX_DEPTH};
 use crate::effects::{EffectSummaries, referenced_functions};
 use crate::specialize::types::{Substitution, substitute};
+use crate::tail_calls::KEEP_LOOP;
 
 /// Evaluations of one function that teach something, at most.
 const MAX_ATTEMPTS: usize = 64;
@@ -64,6 +65,8 @@ pub(super) struct Shared<'m> {
     pub(super) calls: FxHashSet<(Code, u64)>,
     /// The functions that a budget was spent on.
     pub(super) endless: FxHashSet<usize>,
+    /// Whether calls of loops stay.
+    keep_loops: bool,
     copies: IndexMap<Key, Rc<Job>, FxBuildHasher>,
     by_name: FxHashMap<Symbol, Rc<Job>>,
     counts: FxHashMap<usize, usize>,
@@ -79,6 +82,7 @@ impl<'m> Shared<'m> {
             cells: FxHashSet::default(),
             calls: FxHashSet::default(),
             endless: FxHashSet::default(),
+            keep_loops: false,
             copies: IndexMap::default(),
             by_name: FxHashMap::default(),
             counts: FxHashMap::default(),
@@ -90,6 +94,15 @@ impl<'m> Shared<'m> {
     pub(super) fn effects(&self, item: usize) -> Effects {
         let (name, _) = self.sources.module.items.get_index(item).expect("a number of an item");
         self.summaries.of_function(*name)
+    }
+
+    /// Whether `callee` is a loop whose calls stay.
+    pub(super) fn is_kept_loop(&self, callee: &Callee) -> bool {
+        let (code, source) = (callee.code, &callee.source);
+        let has_cells = || self.effects(code.item).intersects(Effects::READ | Effects::WRITE);
+        let keeps =
+            source.signature.attrs.get(KEEP_LOOP).is_some() || (self.keep_loops && !has_cells());
+        code.op.is_none() && source.is_loop && keeps
     }
 
     /// Whether there is the copy `key`, or may be.
@@ -179,6 +192,11 @@ impl<'m> Jobs<'m> {
     pub(super) fn new(module: &'m Module, registry: &'m Registry, budget: u64) -> Jobs<'m> {
         let (shared, made) = (Shared::new(module, registry), FxHashMap::default());
         Jobs { shared, made, budget, counts: Counts::default() }
+    }
+
+    /// Whether calls of loops stay.
+    pub(super) fn keep_loops(&mut self, keep: bool) {
+        self.shared.keep_loops = keep;
     }
 
     /// Evaluates the functions `entry`, and those that they call then.

@@ -8,6 +8,8 @@ use ir_core::{Body, EntityId, Module, OpId, Signature, Symbol, Type, ValueId};
 use relay::language::{FUNC, Fn, is_primitive};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use crate::tail_calls::is_loop;
+
 /// A function of the module, by its number, or one inside it, by the operation that makes it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Code {
@@ -21,6 +23,8 @@ pub(super) struct Source {
     pub(super) signature: Signature,
     pub(super) body: Arc<Body>,
     captures: FxHashMap<OpId, Vec<ValueId>>,
+    /// Whether it calls itself as its end alone.
+    pub(super) is_loop: bool,
 }
 
 impl Source {
@@ -81,8 +85,9 @@ impl<'m> Sources<'m> {
         let read = self.read.entry(item).or_insert_with(|| {
             let (name, item) = module.items.get_index(item).expect("a number of an item");
             let body = item.body.clone().expect("functions without a body are not found");
-            let captures = captures(&body);
-            Rc::new(Source { name: *name, signature: item.signature.clone(), body, captures })
+            let (captures, is_loop) = (captures(&body), is_loop(*name, &body));
+            let signature = item.signature.clone();
+            Rc::new(Source { name: *name, signature, body, captures, is_loop })
         });
         Rc::clone(read)
     }
