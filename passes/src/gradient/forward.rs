@@ -108,6 +108,10 @@ fn call_forward(
     body.set_name_hint(value, hint);
     body.replace_all_uses(result, value);
     body.erase(op);
+    // A name that nobody calls would keep the function.
+    if let Some(callee) = body.defining_op(old.callee).filter(|_| body.is_unused(old.callee)) {
+        body.erase(callee);
+    }
     (body.defining_op(tuple).expect("a call defines it"), value, tape)
 }
 
