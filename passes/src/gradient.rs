@@ -2,6 +2,7 @@
 
 mod activity;
 mod changes;
+pub(crate) mod checkpoint;
 mod custom;
 mod emitter;
 mod expand;
@@ -34,6 +35,7 @@ use crate::specialize::types::any_part;
 pub(crate) use activity::callee;
 use activity::{Active, active_values};
 use changes::Changes;
+pub use checkpoint::Checkpoint;
 use emitter::Emitter;
 pub use expand::ExpandGrad;
 use forward::{Declared, give_tapes};
@@ -54,6 +56,12 @@ use reverse::{Forward, Values, reverse};
 /// what the way back reads. A function `@f` becomes `@f_forward`, which gives the value and the tape, and
 /// `@f_backward`, which takes the tape and the change of the value. The gradient by data is data, of a type
 /// with a constructor `CChange` for each constructor `C` that has floats, and one for what does not change.
+///
+/// The tape of a loop, a function that calls itself as its end alone, is as long as it has steps. With `checkpoint`,
+/// `@f_forward` keeps states before some steps instead, and `@f_backward` computes the steps behind them again: with
+/// `sqrt`, about `sqrt(2n)` states, and each step twice; with `log`, about `log2(n)` states, and each step about
+/// `log2(n) / 2 + 2` times. Loops of as many steps as the program says are not unrolled then. Functions that call
+/// themselves otherwise, that are called by what they call, or that read or write cells, keep their tapes.
 ///
 /// What changes values without their derivatives, such as `simplify-inference`, and what chooses layouts or
 /// kernels, comes behind this pass.
@@ -92,6 +100,10 @@ pub struct Gradients {
     /// the function that gives the gradients, of the change of the value (Pearlmutter and Siskind 2008).
     #[default(Form::Values)]
     pub form: Form,
+    /// What is kept of loops for the way back: with `none`, what each step computed; with `sqrt` and `log`, the
+    /// states before a few steps, from which the others are computed again.
+    #[default(Checkpoint::None)]
+    pub checkpoint: Checkpoint,
 }
 
 /// What the gradient of a program looks like.
@@ -137,8 +149,8 @@ impl ModulePass for Gradients {
             let help = "the function that `form=closures` gives takes the weights";
             return Err(Diagnostic::error(NOT_DIFFERENTIABLE, message).help(help).into());
         }
-        expand_gradients(module, cx)?;
-        normalize(module, cx)?;
+        expand_gradients(module, self.checkpoint, cx)?;
+        normalize(module, self.checkpoint, cx)?;
         copy_called_main(module);
         let wanted = {
             let mut wanted = vec![];
@@ -156,14 +168,14 @@ impl ModulePass for Gradients {
         match self.form {
             Form::Values => {
                 let weighted = self.weighted;
-                let functions =
-                    differentiate_roots(module, &[Root { name, wanted, weighted }], cx)?;
+                let roots = [Root { name, wanted, weighted }];
+                let functions = differentiate_roots(module, &roots, self.checkpoint, cx)?;
                 cx.count("functions", functions);
                 // Others may have been called by what is in pairs now.
                 if functions == 0 { Ok(()) } else { remove_unused_functions(module, cx) }
             }
             Form::Closures => {
-                let functions = form::closures(module, name, &wanted, cx)?;
+                let functions = form::closures(module, (name, &wanted), self.checkpoint, cx)?;
                 cx.count("functions", functions);
                 remove_unused_functions(module, cx)
             }
@@ -172,8 +184,12 @@ impl ModulePass for Gradients {
 }
 
 /// Puts the gradient in the place of each `grad` that `@main` reaches.
-pub(crate) fn expand_gradients(module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
-    expand::expand(module, &["main".to_string()], cx)
+pub(crate) fn expand_gradients(
+    module: &mut Module,
+    checkpoint: Checkpoint,
+    cx: &mut PassContext<'_>,
+) -> PassResult {
+    expand::expand(module, &["main".to_string()], checkpoint, cx)
 }
 
 /// Removes the functions that nothing calls.
@@ -195,9 +211,10 @@ struct Root {
 fn differentiate_roots(
     module: &mut Module,
     roots: &[Root],
+    checkpoint: Checkpoint,
     cx: &mut PassContext<'_>,
 ) -> Result<u64, Diagnostics> {
-    let before = module.clone();
+    let mut before = module.clone();
     let mut data = Changes::of(&before);
     let mut starts = vec![];
     for root in roots {
@@ -209,17 +226,22 @@ fn differentiate_roots(
         custom::refuse_rule_of_root(root.name, &item.signature)?;
         refuse_value_without_floats(root.name, item, &has_floats)?;
         let active = active_values(body, wanted.iter().copied(), &has_floats);
-        starts.push((body, wanted, active));
+        starts.push((wanted, active));
     }
-    let functions = {
-        let starts = starts.iter().map(|(body, _, active)| (*body, active));
+    let body_of = |root: &Root| {
+        let body = before.items[&root.name].body.as_deref();
+        body.expect("what is differentiated has a body")
+    };
+    let mut functions = {
+        let starts = roots.iter().zip(&starts).map(|(root, (_, active))| (body_of(root), active));
         activity::functions(&before, starts, &|ty| data.is_differentiable(ty))
     };
     let mut found = refuse_writes(&before, &functions, &data);
-    for (root, (body, _, active)) in roots.iter().zip(&starts) {
+    for (root, (_, active)) in roots.iter().zip(&starts) {
         let span = before.items[&root.name].signature.span;
-        found.extend(activity::refuse_writes(body, span, active));
+        found.extend(activity::refuse_writes(body_of(root), span, active));
     }
+    let loops = checkpoint::split(&mut before, &mut functions, &mut data, checkpoint, cx.registry);
     let pairs = name_pairs(&before, &functions, &mut data)?;
     let signatures = before.signatures();
     let data = RefCell::new(data);
@@ -228,9 +250,10 @@ fn differentiate_roots(
         signatures: &signatures,
         registry: cx.registry,
         pairs: &pairs,
+        loops: &loops,
         data: &data,
     };
-    for (root, (_, wanted, mut active)) in roots.iter().zip(starts) {
+    for (root, (wanted, mut active)) in roots.iter().zip(starts) {
         let mut item = before.items[&root.name].clone();
         let Item { signature, body: Some(body) } = &mut item else { continue };
         let body = std::sync::Arc::make_mut(body);
@@ -246,6 +269,7 @@ fn differentiate_roots(
     }
     program.differentiate_all(module, found)?;
     data.into_inner().finish(module);
+    cx.count("checkpointed", loops.len() as u64);
     Ok(pairs.len() as u64)
 }
 
@@ -287,7 +311,7 @@ fn refuse_value_without_floats(
 impl Gradients {
     /// The gradient by the parameters `wrt`.
     pub(crate) fn of(wrt: Vec<String>, weighted: bool) -> Gradients {
-        Gradients { wrt, weighted, form: Form::Values }
+        Gradients { wrt, weighted, form: Form::Values, checkpoint: Checkpoint::None }
     }
 
     /// The parameters whose gradients are wanted.
@@ -405,7 +429,11 @@ fn refused_cells(f: &FuncMut<'_>, active: &FxHashSet<ValueId>) -> Diagnostics {
 
 /// Brings `module` down to functions of the module and data, without functions that are values and without
 /// type parameters, where `@main` is more than a list of operators on tensors and tuples.
-pub(crate) fn normalize(module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
+pub(crate) fn normalize(
+    module: &mut Module,
+    checkpoint: Checkpoint,
+    cx: &mut PassContext<'_>,
+) -> PassResult {
     let is_operator = |body: &Body, op: OpId| {
         let name = body.op_name(op);
         let is_form = is_form(short_name(name.as_str()));
@@ -419,19 +447,28 @@ pub(crate) fn normalize(module: &mut Module, cx: &mut PassContext<'_>) -> PassRe
     if module.body("main").is_none_or(|body| is_plain(body)) {
         return Ok(());
     }
-    normalize_for(&["main".to_string()], module, cx)
+    normalize_for(&["main".to_string()], module, checkpoint, cx)
 }
 
 /// Brings what the functions of `entry` reach down to functions of the module and data. Functions with rules
 /// of their own stay, with their rules.
-fn normalize_for(entry: &[String], module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
+fn normalize_for(
+    entry: &[String],
+    module: &mut Module,
+    checkpoint: Checkpoint,
+    cx: &mut PassContext<'_>,
+) -> PassResult {
     let rules = custom::rules(module)?;
     let own = rules.iter().flat_map(|(function, rule)| [function, rule]).map(Symbol::to_string);
     let entry: Vec<String> = entry.iter().cloned().chain(own).collect();
     let kept: Vec<Symbol> = rules.iter().map(|(function, _)| *function).collect();
     let kept = keep(module, &kept);
     let inline = Step::of::<Inline>().flag("all").with("entry", entry.join("+"));
-    pipelines::apply(&pipelines::normalize_for(&entry).then([inline]), module, cx)?;
+    pipelines::apply(
+        &pipelines::normalize_for(&entry, checkpoint != Checkpoint::None).then([inline]),
+        module,
+        cx,
+    )?;
     for name in kept {
         if let Some(item) = module.items.get_mut(&name) {
             item.signature.attrs = item.signature.attrs.without(EXTERN);

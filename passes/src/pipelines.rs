@@ -142,18 +142,20 @@ pub fn o3() -> Pipeline {
 /// To a first-order program: what `@main` reaches has no type parameters, all functions are functions of
 /// the module, and none but kernels are values.
 pub fn normalize() -> Pipeline {
-    normalize_for(&[])
+    normalize_for(&[], false)
 }
 
-/// [`normalize`], for what the functions of `entry` reach; none is `@main`.
-pub fn normalize_for(entry: &[String]) -> Pipeline {
+/// [`normalize`], for what the functions of `entry` reach; none is `@main`. Where `keep_loops`, none is unrolled.
+pub fn normalize_for(entry: &[String], keep_loops: bool) -> Pipeline {
     let from = |step: Step| match entry {
         [] => step,
         names => step.with("entry", names.join("+")),
     };
+    let partial_eval = Step::of::<PartialEval>();
+    let partial_eval = if keep_loops { partial_eval.flag("keep-loops") } else { partial_eval };
     Pipeline::from([
         from(Step::of::<Specialize>()),
-        from(Step::of::<PartialEval>()),
+        from(partial_eval),
         Step::of::<RefsToValues>(),
         Step::of::<Defunctionalize>(),
         from(Step::of::<Inline>()),

@@ -14,7 +14,7 @@ use rustc_hash::FxHashSet;
 use crate::codes::NO_STEP;
 use crate::draw_dropout::DrawDropout;
 use crate::emit::{Emit, erase_unused};
-use crate::gradient::{Gradients, set_function_type, with_main};
+use crate::gradient::{Checkpoint, Gradients, set_function_type, with_main};
 
 /// How parameters follow their gradients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,6 +111,9 @@ pub struct TrainStep {
     /// The parameters that are trained, by name, joined with `+`; none means all.
     #[default(vec![])]
     pub wrt: Vec<String>,
+    /// What is kept of loops for the way back, as by `gradient`.
+    #[default(Checkpoint::None)]
+    pub checkpoint: Checkpoint,
 }
 
 /// A parameter that is trained.
@@ -129,7 +132,7 @@ impl ModulePass for TrainStep {
             (Some(drawn), true) => drawn.others.clone(),
             _ => self.wrt.clone(),
         };
-        let gradients = Gradients::of(wrt, false);
+        let gradients = Gradients { checkpoint: self.checkpoint, ..Gradients::of(wrt, false) };
         gradients.run(module, cx)?;
         with_main(module, cx.registry, |f| self.step(f, &gradients, drawn.as_ref()))
     }

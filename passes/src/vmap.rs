@@ -14,7 +14,9 @@ use relay_operators::batch::lead;
 use rustc_hash::FxBuildHasher;
 
 use crate::codes::NO_EXAMPLES;
-use crate::gradient::{copy_called_main, expand_gradients, normalize, remove_unused_functions};
+use crate::gradient::{
+    Checkpoint, copy_called_main, expand_gradients, normalize, remove_unused_functions,
+};
 
 /// Makes `@main` do for many examples at once what it does for one.
 ///
@@ -70,8 +72,8 @@ impl ModulePass for Vmap {
             let message = "`vmap` needs the number of examples".to_string();
             return error(message, "write `vmap{size=8}`".to_string());
         };
-        expand_gradients(module, cx)?;
-        normalize(module, cx)?;
+        expand_gradients(module, Checkpoint::None, cx)?;
+        normalize(module, Checkpoint::None, cx)?;
         copy_called_main(module);
         let flags = self.flags(&module.items[&name], extent)?;
         let before = module.clone();

@@ -13,7 +13,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::changes::call;
 use super::custom::call_of;
-use super::{EXTERN, Root, differentiate_roots, normalize_for};
+use super::{Checkpoint, EXTERN, Root, differentiate_roots, normalize_for};
 use crate::codes::NOT_DIFFERENTIABLE;
 use crate::inline::{groups, references};
 use crate::pipelines;
@@ -62,11 +62,14 @@ pub struct ExpandGrad {
     /// Names of the entry functions, joined with `+`.
     #[default(vec!["main".to_string()])]
     pub entry: Vec<String>,
+    /// What is kept of loops for the way back, as by `gradient`.
+    #[default(Checkpoint::None)]
+    pub checkpoint: Checkpoint,
 }
 
 impl ModulePass for ExpandGrad {
     fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
-        expand(module, &self.entry, cx)
+        expand(module, &self.entry, self.checkpoint, cx)
     }
 }
 
@@ -74,17 +77,18 @@ impl ModulePass for ExpandGrad {
 pub(super) fn expand(
     module: &mut Module,
     entry: &[String],
+    checkpoint: Checkpoint,
     cx: &mut PassContext<'_>,
 ) -> PassResult {
     if !outline(module) {
         return Ok(());
     }
-    normalize_for(entry, module, cx)?;
+    normalize_for(entry, module, checkpoint, cx)?;
     for roots in levels(module)? {
         for root in &roots {
             keep_value(module, root)?;
         }
-        differentiate_roots(module, &roots, cx)?;
+        differentiate_roots(module, &roots, checkpoint, cx)?;
         for root in &roots {
             let attrs = &mut module.items[&root.name].signature.attrs;
             *attrs = attrs.without(GRAD).without(EXTERN);

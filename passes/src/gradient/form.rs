@@ -8,6 +8,7 @@ use ir_core::{
 use relay::language::{Tuple, TupleGet, create_fn, end_block};
 
 use super::changes::Changes;
+use super::checkpoint::{self, Checkpoint};
 use super::custom::{call_of, refuse_rule_of_root};
 use super::functions::{Program, name_pairs};
 use super::{activity, refuse_value_without_floats, refuse_writes};
@@ -16,8 +17,8 @@ use super::{activity, refuse_value_without_floats, refuse_writes};
 /// the parameters in `wanted`, and counts the functions that became pairs.
 pub(super) fn closures(
     module: &mut Module,
-    name: Symbol,
-    wanted: &[usize],
+    (name, wanted): (Symbol, &[usize]),
+    checkpoint: Checkpoint,
     cx: &mut PassContext<'_>,
 ) -> Result<u64, Diagnostics> {
     let item = module.items[&name].clone();
@@ -26,16 +27,17 @@ pub(super) fn closures(
     let mut copy = item.clone();
     copy.signature.attrs = AttrDict::empty();
     module.items.insert(inner, copy);
-    let before = module.clone();
+    let mut before = module.clone();
     let mut data = Changes::of(&before);
     refuse_value_without_floats(name, &item, &|ty| data.is_differentiable(ty))?;
     let function = item.signature.ty.as_function().expect("a function has the type of one").clone();
     let is_wanted =
         |(place, ty): (usize, &Type)| wanted.contains(&place) && data.is_differentiable(*ty);
     let flags: Vec<bool> = function.params.iter().enumerate().map(is_wanted).collect();
-    let functions =
+    let mut functions =
         activity::functions_of(&before, (inner, flags), &|ty| data.is_differentiable(ty));
     let found = refuse_writes(&before, &functions, &data);
+    let loops = checkpoint::split(&mut before, &mut functions, &mut data, checkpoint, cx.registry);
     let pairs = name_pairs(&before, &functions, &mut data)?;
     let signatures = before.signatures();
     let data = RefCell::new(data);
@@ -44,6 +46,7 @@ pub(super) fn closures(
         signatures: &signatures,
         registry: cx.registry,
         pairs: &pairs,
+        loops: &loops,
         data: &data,
     };
     program.differentiate_all(module, found)?;
@@ -112,6 +115,7 @@ pub(super) fn closures(
     made.signature.span = item.signature.span;
     module.items.insert(name, made);
     let count = pairs.len() as u64;
+    cx.count("checkpointed", loops.len() as u64);
     data.into_inner().finish(module);
     Ok(count)
 }

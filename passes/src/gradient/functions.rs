@@ -14,6 +14,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::activity::{Active, active_values};
 use super::changes::{Changes, declare};
+use super::checkpoint::Loops;
 use super::custom;
 use super::emitter::Emitter;
 use super::forward::{Declared, end_with_tape, give_tapes, is_made_again, kept};
@@ -76,6 +77,8 @@ pub(super) struct Program<'p> {
     pub(super) signatures: &'p Signatures,
     pub(super) registry: &'p Registry,
     pub(super) pairs: &'p Pairs,
+    /// The loops whose steps are computed again.
+    pub(super) loops: &'p Loops,
     pub(super) data: &'p RefCell<Changes>,
 }
 
@@ -90,13 +93,20 @@ impl Program<'_> {
         mut found: Diagnostics,
     ) -> Result<(), Diagnostics> {
         for name in self.pairs.keys() {
-            match custom::rule(&self.module.items[name].signature) {
-                Some(rule) => self.pair_by_rule(*name, rule, made),
-                None => {
-                    if let Err(errors) = self.differentiate(*name, made) {
-                        found.extend(errors);
-                    }
+            let result = match custom::rule(&self.module.items[name].signature) {
+                Some(rule) => {
+                    self.pair_by_rule(*name, rule, made);
+                    Ok(())
                 }
+                // With the loop that it is a part of.
+                None if self.loops.is_part(*name) => Ok(()),
+                None => match self.loops.get(*name) {
+                    Some(of) => self.pair_of_loop(*name, of, made),
+                    None => self.differentiate(*name, made),
+                },
+            };
+            if let Err(errors) = result {
+                found.extend(errors);
             }
         }
         if found.is_empty() { Ok(()) } else { Err(found) }
@@ -106,7 +116,7 @@ impl Program<'_> {
     ///
     /// # Errors
     /// What has no gradient.
-    fn differentiate(&self, name: Symbol, made: &mut Module) -> Result<(), Diagnostics> {
+    pub(super) fn differentiate(&self, name: Symbol, made: &mut Module) -> Result<(), Diagnostics> {
         let pair = &self.pairs[&name];
         let item = &self.module.items[&name];
         let (mut signature, span) = (item.signature.clone(), item.signature.span);
