@@ -1,6 +1,7 @@
 //! All tests of this crate from outside, in one binary: each more is linked, stored and started.
 
 mod batch_recursion;
+mod checkpoint;
 mod common;
 mod corpus;
 mod defunctionalize;

@@ -10,6 +10,7 @@
 
 mod dynamic;
 mod layers;
+mod loops;
 mod mutate;
 mod network;
 mod program;
@@ -17,6 +18,7 @@ mod program;
 mod tests;
 
 pub use dynamic::dynamic_program;
+pub use loops::loop_program;
 pub use mutate::{ill_typed_mutation, shrink};
 pub use network::random_network;
 pub use program::random_module;
