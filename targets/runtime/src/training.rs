@@ -14,6 +14,7 @@ mod roles;
 use arrays::Arrays;
 use ir_core::pipeline::Step;
 use ir_core::{DType, Diagnostic, Diagnostics, Module, Registry, TensorData, verify};
+use passes::gradient::Checkpoint;
 use passes::inline::Inline;
 use passes::train_step::{Optimizer, TrainStep};
 use relay_operators::random::{generator_from, generator_type};
@@ -41,6 +42,8 @@ pub struct Settings {
     pub frozen: Vec<String>,
     /// Decides what weights without an array start as, and the order of rows.
     pub seed: u64,
+    /// What is kept of the loops of the loss for the way back.
+    pub checkpoint: Checkpoint,
 }
 
 /// Arrays of a training run, by the names of parameters.
@@ -105,6 +108,7 @@ impl<'r> Trainer<'r> {
         let step = Step::of::<TrainStep>()
             .with("optimizer", settings.optimizer)
             .with("rate", settings.rate)
+            .with("checkpoint", settings.checkpoint)
             .with("wrt", roles.names(&roles.trained));
         run_passes(&mut module, registry, [step], found)?;
         verify(&module, registry)?;

@@ -2,6 +2,7 @@
 
 use arrays::Arrays;
 use ir_core::{DType, Diagnostics, Module, TensorData};
+use passes::gradient::Checkpoint;
 use passes::train_step::Optimizer;
 use relay::inference::infer_module;
 use runtime::training::{Evaluation, Settings, Source, Trainer};
@@ -33,7 +34,8 @@ fn train(optimizer: Optimizer, batch: usize, stop: usize) -> (Vec<f64>, Vec<f64>
     let start = TensorData::from_f64(DType::FLOAT64, &[], &[0.25]).expect("one element");
     let weights: Arrays = [("w".to_string(), start)].into_iter().collect();
     let (batch, frozen) = (Some(batch), vec![]);
-    let settings = Settings { optimizer, rate: 0.1, batch, frozen, seed: 7 };
+    let checkpoint = Checkpoint::None;
+    let settings = Settings { optimizer, rate: 0.1, batch, frozen, seed: 7, checkpoint };
     let target = target("c{threads=1}", &registry).expect("a target");
     let options = BuildOptions { interpret: true, ..BuildOptions::new(&*target) };
     let trainer = || {
@@ -109,7 +111,8 @@ fn trained<T>(
     let (mut module, found) = ir_core::text::module::parse("loss", text, &registry);
     assert!(found.is_empty(), "{found:?}");
     assert!(infer_module(&mut module, &registry).is_empty());
-    let settings = Settings { optimizer, rate: 0.1, batch: None, frozen: vec![], seed: 7 };
+    let (frozen, checkpoint) = (vec![], Checkpoint::None);
+    let settings = Settings { optimizer, rate: 0.1, batch: None, frozen, seed: 7, checkpoint };
     let target = target("c{threads=1}", &registry).expect("a target");
     let options = BuildOptions { interpret: true, ..BuildOptions::new(&*target) };
     let (weights, mut found) = (Arrays::default(), Diagnostics::new());

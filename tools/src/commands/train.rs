@@ -10,6 +10,7 @@ use clap::{ArgAction, Args, ValueEnum};
 use ir_core::text::Style;
 use ir_core::text::module::print;
 use ir_core::{Diagnostic, Diagnostics, Interrupt, Module, Registry, files};
+use passes::gradient::Checkpoint;
 use passes::train_step;
 use runtime::MAIN;
 use runtime::progress::Progress;
@@ -57,6 +58,9 @@ pub(crate) struct TrainModel {
     /// How far they follow: the learning rate
     #[arg(long, value_name = "NUMBER", default_value_t = 0.01)]
     pub(crate) rate: f64,
+    /// What is kept of the loops of the model for the way back, as by the pass `gradient`
+    #[arg(long, value_name = "NAME", default_value = "none")]
+    pub(crate) checkpoint_loops: CheckpointLoops,
     /// How often each row is taken
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) epochs: usize,
@@ -102,6 +106,27 @@ impl From<Optimizer> for train_step::Optimizer {
             Optimizer::Sgd => train_step::Optimizer::Sgd,
             Optimizer::Momentum => train_step::Optimizer::Momentum,
             Optimizer::Adam => train_step::Optimizer::Adam,
+        }
+    }
+}
+
+/// What is kept of loops for the way back.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CheckpointLoops {
+    /// What each step computed.
+    None,
+    /// As many states as the root of the number of steps: each step is computed twice.
+    Sqrt,
+    /// As many states as the logarithm of the number of steps: each step is computed that often.
+    Log,
+}
+
+impl From<CheckpointLoops> for Checkpoint {
+    fn from(checkpoint: CheckpointLoops) -> Checkpoint {
+        match checkpoint {
+            CheckpointLoops::None => Checkpoint::None,
+            CheckpointLoops::Sqrt => Checkpoint::Sqrt,
+            CheckpointLoops::Log => Checkpoint::Log,
         }
     }
 }
@@ -172,6 +197,7 @@ fn train(
         batch: args.batch,
         frozen: args.freeze.clone(),
         seed: args.seed,
+        checkpoint: args.checkpoint_loops.into(),
     };
     let (interrupt, bar) = (io.interrupt(), Bar::on_terminal(io.styled));
     let options = args.kernels.build_options(&*target, &bar)?;
