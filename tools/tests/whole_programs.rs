@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use compiled::installed::usual_compilers;
 use compiled::{compiler, compiler_with, messages, number, target};
-use ir_core::pipeline::catch_panic;
+use ir_core::pipeline::{self, Pipeline, RunOptions, catch_panic};
 use ir_core::text::module::{Style, print};
 use ir_core::{DType, Diagnostics, Module, Registry, TensorData};
 use relay::interpreter::{Interpreter, Value, approx_equal, random_arguments};
@@ -110,6 +110,44 @@ fn random_programs_agree() {
     }
     eprintln!("{agree} of {cases} programs agree; not compiled: {refused:#?}");
     assert!(wrong.is_empty(), "{} of {cases}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Gradients of random loops whose steps are computed again on the way back.
+#[test]
+fn checkpointed_loops_agree() {
+    let registry = registry();
+    let Some(compiler) = compiler() else { return };
+    let target = target(&format!("c{{threads=1,compiler={}}}", compiler.command()));
+    let (cases, first) = (number("PROPTEST_CASES", 6), number("PROPTEST_RNG_SEED", 1));
+    for seed in first..first + cases {
+        let text = relay_generate::loop_program(seed);
+        let (mut module, mut found) = ir_core::text::module::parse("loops", &text, &registry);
+        found.extend(relay::inference::infer_module(&mut module, &registry));
+        assert!(!found.has_errors(), "{found:?}");
+        let checkpoint = ["sqrt", "log"][seed as usize % 2];
+        let steps = Pipeline::parse(&format!("gradient{{checkpoint={checkpoint}}}"), &registry);
+        let (steps, options) = (steps.expect("a pipeline"), RunOptions::default());
+        let report = pipeline::run(&steps, &mut module, &registry, options, &mut [], &mut vec![]);
+        assert_eq!(
+            report.expect("nothing is written").outcome,
+            pipeline::Outcome::Done,
+            "seed {seed}"
+        );
+        let main = module.get("main").expect("a function");
+        let arguments = random_arguments(main, &registry, &module.signatures(), seed);
+        let mut arguments = arguments.expect("arguments");
+        for (argument, steps) in arguments.iter_mut().zip([11, 6]) {
+            *argument = TensorData::from_i64(DType::INT32, &[], &[steps]).unwrap().into();
+        }
+        let interpreter = Interpreter::new(&module, &registry);
+        let expected = interpreter.call("main", arguments.clone()).expect("it has a value");
+        let case = Case { seed, module, arguments, expected };
+        match run(&case, &registry, &target) {
+            Ok(Outcome::Agrees) => {}
+            Ok(Outcome::Refused(reason)) => panic!("seed {seed}: refused: {reason}"),
+            Err(error) => panic!("seed {seed}, {}: {error}", keep(&case, &registry).display()),
+        }
+    }
 }
 
 /// Branches in branches, `depth` of each kind. Compilers take no more than some hundred blocks of C in one
