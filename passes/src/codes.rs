@@ -29,7 +29,7 @@ pub const NO_STEP: &str = "E0662";
 /// What `rematerialize` says of values that do not fit into the budget.
 pub const BUDGET: &str = "E0663";
 
-/// What `vmap` says of operators and forms that it has nothing for many examples of.
+/// What `vmap` says of programs that it cannot write for many examples.
 pub const NOT_BATCHED: &str = "E0664";
 
 /// What `vmap` says of programs and options that have no examples.
@@ -164,18 +164,18 @@ pub const CODES: &[Code] = &[
     },
     Code {
         code: NOT_BATCHED,
-        title: "an operator or a form is not batched",
-        explanation: "`vmap` gives what differs between examples a leading axis, so that its extents are \
-                      numbers and the same for all examples: it is made of tensors and tuples. Data \
-                      and cells may hold what all examples share; kernels come behind, and \
-                      functions have bodies.",
+        title: "a program is not batched",
+        explanation: "`vmap` holds what differs between examples for each of them, but a cell that \
+                      they share has one content: nothing that differs is written to it, and no \
+                      example writes to it alone. Return the new value instead, or let `over` \
+                      name the parameter with the cell. What is done one by one is written for \
+                      each example, so that there are at most 65536.",
     },
     Code {
         code: NO_EXAMPLES,
         title: "a program has no examples",
         explanation: "`vmap` gives the parameters of the function `@main` a leading axis of `size` \
-                      examples: those that `over` names, or all. They are tensors and tuples of \
-                      tensors.",
+                      examples: those that `over` names, or all.",
     },
 ];
 

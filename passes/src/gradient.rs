@@ -36,6 +36,7 @@ pub(crate) use activity::callee;
 use activity::{Active, active_values};
 use changes::Changes;
 pub use checkpoint::Checkpoint;
+pub(crate) use custom::RULE;
 use emitter::Emitter;
 pub use expand::ExpandGrad;
 use forward::{Declared, give_tapes};

@@ -1,6 +1,7 @@
 //! Many examples at once.
 
 mod emitter;
+mod held;
 mod writer;
 
 use indexmap::IndexMap;
@@ -10,9 +11,9 @@ use ir_core::{
     Signatures, Symbol,
 };
 use relay::language::FUNC;
-use relay_operators::batch::lead;
 use rustc_hash::FxBuildHasher;
 
+use self::held::Cells;
 use crate::codes::NO_EXAMPLES;
 use crate::gradient::{
     Checkpoint, copy_called_main, expand_gradients, normalize, remove_unused_functions,
@@ -20,19 +21,21 @@ use crate::gradient::{
 
 /// Makes `@main` do for many examples at once what it does for one.
 ///
-/// Each parameter has a leading axis, and so has each tensor of the result: `main'(x)[i] = main(x[i])`.
+/// Each parameter has a leading axis, and so has each tensor of the result: `main'(x)[i] = main(x[i])`. Of data, and of
+/// tensors whose extents are not known, there is a tuple with one for each example.
 ///
 /// Operators do it in the fastest way that is known: pointwise ones with their shapes aligned, products of matrices as
 /// `nn.batch_matmul`, convolutions with as many more images. What nothing better is known of becomes `batched` of it,
-/// which is derived from its definition. What does not depend on the parameters that are `over` examples is computed
-/// once.
+/// which is derived from its definition, or is written for each example where extents depend on it. What does not depend
+/// on the parameters that are `over` examples is computed once.
 ///
 /// A function `@f` that is called with what differs between examples becomes `@f_batched`. An `if` or `match` stays
 /// where all examples do the same. Where they may not, it becomes a function that is called for each example, since
-/// what an example does not choose may not end.
+/// what an example does not choose may not end. Data are made, and taken apart, for each example.
 ///
 /// A program with branches, calls, functions that are values, data or cells is brought down to functions of the module
-/// and data first, as `gradient` does. Data and cells may hold what all examples share.
+/// and data first, as `gradient` does. Each example has its own cells; one that comes in and that all share holds
+/// nothing that differs.
 ///
 /// ```relay
 /// def @main(%x: Tensor[(3), float32], %w: Tensor[(2, 3), float32]) {
@@ -52,7 +55,7 @@ pub struct Vmap {
     /// The number of examples, 0 or more. It has to be given.
     #[default(None)]
     pub size: Option<usize>,
-    /// The parameters that differ between examples, by name, joined with `+`; none means all. The others are shared.
+    /// The parameters that differ between examples, by name, joined with `+`; none means all. Examples share the others.
     #[default(vec![])]
     pub over: Vec<String>,
 }
@@ -75,7 +78,7 @@ impl ModulePass for Vmap {
         expand_gradients(module, Checkpoint::None, cx)?;
         normalize(module, Checkpoint::None, cx)?;
         copy_called_main(module);
-        let flags = self.flags(&module.items[&name], extent)?;
+        let flags = self.flags(&module.items[&name])?;
         let before = module.clone();
         let signatures = before.signatures();
         let mut program = Program {
@@ -83,6 +86,7 @@ impl ModulePass for Vmap {
             signatures: &signatures,
             registry: cx.registry,
             extent,
+            cells: Cells::of(&before),
             module,
             names: FreshNames::default(),
             made: IndexMap::default(),
@@ -96,7 +100,7 @@ impl ModulePass for Vmap {
 
 impl Vmap {
     /// Which parameters of `main` differ between examples.
-    fn flags(&self, main: &Item, extent: i64) -> Result<Vec<bool>, Diagnostics> {
+    fn flags(&self, main: &Item) -> Result<Vec<bool>, Diagnostics> {
         let error = |message: String, help: String| -> Diagnostics {
             Diagnostic::error(NO_EXAMPLES, message).at(main.signature.span).help(help).into()
         };
@@ -118,19 +122,6 @@ impl Vmap {
             };
             flags[place] = true;
         }
-        for (param, _) in params.iter().zip(&flags).filter(|(_, flag)| **flag) {
-            let ty = body.ty(*param);
-            if lead(ty, extent).is_none() {
-                let name =
-                    body.name_hint(*param).name.map_or("p".to_string(), |name| name.to_string());
-                return Err(error(
-                    format!(
-                        "the parameter `%{name}`, of type {ty}, has no leading axis for examples"
-                    ),
-                    "name the parameters that are tensors or tuples of them in `over`".to_string(),
-                ));
-            }
-        }
         Ok(flags)
     }
 }
@@ -143,6 +134,8 @@ struct Program<'p> {
     registry: &'p Registry,
     /// The number of examples.
     extent: i64,
+    /// The data types with cells.
+    cells: Cells,
     /// The program that is written.
     module: &'p mut Module,
     names: FreshNames,
@@ -159,8 +152,8 @@ impl Program<'_> {
         let mut next = 0;
         while let Some(((name, flags), made)) = self.made.get_index(next) {
             let (name, flags, made) = (*name, flags.clone(), *made);
-            let before = self.before;
-            match writer::write(self, (name, &before.items[&name]), &flags) {
+            let item = self.before.items[&name].clone();
+            match writer::write(self, (name, &item), &flags) {
                 Ok(item) => {
                     self.module.items.insert(made, item);
                 }

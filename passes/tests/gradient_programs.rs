@@ -40,7 +40,7 @@ def @sum_of(%t: Tree, %w: Tensor[(2), float64]) -> Tensor[(2), float64] {
 ";
 
 /// Bodies of `@main(%x, %y)`, which are both of type `Tensor[(2), float64]`.
-const PROGRAMS: &[&str] = &[
+pub(crate) const PROGRAMS: &[&str] = &[
     // Branches.
     "if (greater(sum(%x), sum(%y))) { multiply(%x, sin(%y)) } else { divide(%y, exp(%x)) }",
     "let %a = exp(%x);
@@ -89,7 +89,7 @@ const PROGRAMS: &[&str] = &[
 ];
 
 /// The program with this body of `@main`.
-fn program(body: &str) -> String {
+pub(crate) fn program(body: &str) -> String {
     format!(
         "{PRELUDE}\ndef @main(%x: Tensor[(2), float64], %y: Tensor[(2), float64]) {{\n{body}\n}}\n"
     )

@@ -16,7 +16,7 @@ use super::has_data;
 use crate::codes::NOT_DIFFERENTIABLE;
 
 /// The attribute that names the rule of a function.
-const RULE: &str = "Gradient";
+pub(crate) const RULE: &str = "Gradient";
 
 /// What a rule is, for who wrote another one.
 const HELP: &str = "write `Gradient=@g`, where `@g` is a function of the module with a body, of the \

@@ -10,6 +10,7 @@ use relay::language::{Call, Constant, Global, Tuple, TupleGet, short_name};
 use relay_operators::gradient::{Emit, Term};
 use relay_operators::join::Stack;
 
+use super::held::{MOST_CALLS, held, is_stacked};
 use crate::codes::NOT_BATCHED;
 
 /// Emits at one place of a function, which moves, and keeps what goes wrong.
@@ -87,75 +88,133 @@ impl<'f> Emitter<'f> {
         self.f.borrow_mut().body.add(self.place(), self.loc(), op, ty)
     }
 
-    /// Emits a field of a tuple.
+    /// A field of a tuple, which is there where the tuple was just made.
     pub(super) fn field(&self, tuple: ValueId, index: usize) -> ValueId {
+        let made = self.f.borrow().body.view_def::<Tuple>(tuple);
+        if let Some((_, Tuple { fields })) = made {
+            return fields[index];
+        }
         let types = self.ty(tuple);
         let ty = types.as_tuple().expect("what has fields is a tuple")[index];
         self.add(&TupleGet { tuple, index: index as i64 }, ty)
     }
 
-    /// Emits the fields of a tuple, each as `each` gives it.
-    fn fields(&self, tuple: ValueId, each: impl Fn(ValueId) -> ValueId) -> ValueId {
-        let count = self.ty(tuple).as_tuple().map_or(0, <[Type]>::len);
-        let fields: Vec<ValueId> = (0..count).map(|index| each(self.field(tuple, index))).collect();
-        self.tuple(&fields).0
+    /// The fields of `tuple`, whose types for one example are `types`, each as `each` gives it.
+    fn fields(
+        &self,
+        tuple: ValueId,
+        types: &[Type],
+        each: impl Fn(ValueId, Type) -> ValueId,
+    ) -> ValueId {
+        let fields = types.iter().enumerate();
+        let fields = fields.map(|(index, ty)| each(self.field(tuple, index), *ty));
+        self.tuple(&fields.collect::<Vec<_>>()).0
     }
 
-    /// Emits a call of the function `name` of the module.
-    pub(super) fn call(&self, name: Symbol, args: Vec<ValueId>, result: Type) -> ValueId {
-        let types: Vec<Type> = args.iter().map(|arg| self.ty(*arg)).collect();
-        let callee = self.add(&Global { name }, Type::function(types, result));
+    /// Emits a call of the function `name` of the module, which is of type `function`.
+    pub(super) fn call(&self, name: Symbol, args: Vec<ValueId>, function: Type) -> ValueId {
+        let result = function.as_function().expect("what is called is a function").result;
+        let callee = self.add(&Global { name }, function);
         let (type_args, attributes) = (vec![], AttrDict::empty());
         self.add(&Call { type_args, attributes, callee, args }, result)
     }
 
-    // Recursion is bounded by the nesting of types.
-    /// `value`, which all examples share, for each of them.
-    pub(super) fn for_each(&self, value: ValueId) -> ValueId {
-        let ty = self.ty(value);
-        if ty.as_tuple().is_some() {
-            return self.fields(value, |field| self.for_each(field));
-        }
-        if ty.as_tensor().is_none() {
+    /// The type that holds `ty` for all examples; where these are too many to be held one by one, this is reported.
+    pub(super) fn held(&self, ty: Type) -> Type {
+        held(ty, self.extent).unwrap_or_else(|| {
             self.report(
-                format!("a value of type {ty} is wanted for each example"),
-                "give tensors and tuples of them",
+                format!("values of type {ty} are held one by one, for {} examples", self.extent),
+                &format!("give a `size` of at most {MOST_CALLS}"),
             );
-            return value;
-        }
-        let term = self.term(value);
-        term.broadcast(&[vec![self.extent], term.shape()].concat()).id()
+            ty
+        })
     }
 
     // Recursion is bounded by the nesting of types.
-    /// Example `index` of `value`.
-    pub(super) fn example(&self, value: ValueId, index: i64) -> ValueId {
-        if self.ty(value).as_tuple().is_some() {
-            return self.fields(value, |field| self.example(field, index));
+    /// `value` of type `ty`, which all examples share, for each of them.
+    pub(super) fn for_each(&self, value: ValueId, ty: Type) -> ValueId {
+        if let Some(types) = ty.as_tuple() {
+            return self.fields(value, types, |field, ty| self.for_each(field, ty));
+        }
+        if is_stacked(ty) {
+            let term = self.term(value);
+            return term.broadcast(&[vec![self.extent], term.shape()].concat()).id();
+        }
+        match self.held(ty).as_tuple() {
+            Some(types) => self.tuple(&vec![value; types.len()]).0,
+            None => value,
+        }
+    }
+
+    // Recursion is bounded by the nesting of types.
+    /// Example `index` of `value`, which holds one of type `ty` for each.
+    pub(super) fn example(&self, value: ValueId, ty: Type, index: usize) -> ValueId {
+        if let Some(types) = ty.as_tuple() {
+            return self.fields(value, types, |field, ty| self.example(field, ty, index));
+        }
+        if !is_stacked(ty) {
+            return self.field(value, index);
         }
         let term = self.term(value);
         let shape = term.shape();
         let (mut begin, mut counts) = (vec![0; shape.len()], shape.clone());
-        (begin[0], counts[0]) = (index, 1);
+        (begin[0], counts[0]) = (index as i64, 1);
         term.slice(&begin, &counts).reshape(&shape[1..]).id()
     }
 
     // Recursion is bounded by the nesting of types.
-    /// Values of type `ty`, one of each example, as one with a leading axis. There may be none.
-    pub(super) fn stacked(&self, values: &[ValueId], ty: Type) -> ValueId {
+    /// What holds `values`, one of type `ty` of each example. There may be none.
+    pub(super) fn joined(&self, values: &[ValueId], ty: Type) -> ValueId {
         if let Some(types) = ty.as_tuple() {
             let fields = types.iter().enumerate().map(|(index, ty)| {
                 let field = |value: &ValueId| self.field(*value, index);
-                self.stacked(&values.iter().map(field).collect::<Vec<_>>(), *ty)
+                self.joined(&values.iter().map(field).collect::<Vec<_>>(), *ty)
             });
             return self.tuple(&fields.collect::<Vec<_>>()).0;
         }
+        if !is_stacked(ty) {
+            return self.tuple(values).0;
+        }
         if values.is_empty() {
-            let ty = relay_operators::batch::lead(ty, 0).unwrap_or(ty);
-            return Term::filled(self, 0.0, ty).id();
+            return self.zeros(ty);
         }
         let data = self.tuple(values).0;
         Term::build(self, &Stack { data, axis: 0 }).id()
+    }
+
+    // Recursion is bounded by the nesting of types.
+    /// What holds zeros of type `ty`, which is stacked, for each example.
+    pub(super) fn zeros(&self, ty: Type) -> ValueId {
+        match ty.as_tuple() {
+            Some(types) => {
+                let fields: Vec<ValueId> = types.iter().map(|ty| self.zeros(*ty)).collect();
+                self.tuple(&fields).0
+            }
+            None => Term::filled(self, 0.0, self.held(ty)).id(),
+        }
+    }
+
+    // Recursion is bounded by the nesting of types.
+    /// `value`, which holds one of type `from` for each example, where one of type `to` is expected, which may have
+    /// forgotten extents.
+    pub(super) fn converted(&self, value: ValueId, from: Type, to: Type) -> ValueId {
+        match (from.as_tuple(), to.as_tuple()) {
+            _ if from == to || is_stacked(from) == is_stacked(to) && from.as_tuple().is_none() => {
+                value
+            }
+            (Some(types), Some(expected)) => {
+                let fields = types.iter().zip(expected).enumerate();
+                let fields = fields.map(|(index, (from, to))| {
+                    self.converted(self.field(value, index), *from, *to)
+                });
+                self.tuple(&fields.collect::<Vec<_>>()).0
+            }
+            _ => {
+                let count = self.held(to).as_tuple().map_or(0, <[Type]>::len);
+                let values = (0..count).map(|index| self.example(value, from, index));
+                self.tuple(&values.collect::<Vec<_>>()).0
+            }
+        }
     }
 }
 

@@ -1,26 +1,27 @@
 //! Writing a function for many examples.
 
+use std::convert::Infallible;
+
 use indexmap::IndexSet;
 use ir_core::{
-    Body, Diagnostics, FuncMut, InsertPoint, Item, OpId, OpParts, Signature, Symbol, Type, ValueId,
-    ValueMap,
+    BlockId, Body, Diagnostic, Diagnostics, FuncMut, InsertPoint, Item, OpId, OpParts, Signature,
+    Symbol, Type, TypeData, ValueId, ValueMap,
 };
 use relay::interpreter::Evaluate;
 use relay::language::{
-    Call, Constant, FUNC, Global, If, Match, Operator, Pattern, Tuple, TupleGet, Yield, end_block,
-    is_form, short_name,
+    Call, Constant, FUNC, Global, If, Match, Operator, Pattern, RefWrite, Tuple, TupleGet, Yield,
+    end_block, is_form, short_name,
 };
-use relay_operators::batch::{Applied, Examples, batch, lead};
+use relay_operators::batch::{Applied, Examples, batch};
 use relay_operators::gradient::Emit;
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use super::Program;
 use super::emitter::Emitter;
+use super::held::{MOST_CALLS, held, is_stacked};
+use crate::codes::NOT_BATCHED;
 use crate::emit::erase_unused;
-use crate::gradient::set_function_type;
-
-/// The most examples that do something one by one: a call is written for each.
-const MOST_CALLS: i64 = 65536;
+use crate::gradient::RULE;
 
 /// A block whose operations are being written.
 struct Frame {
@@ -39,14 +40,14 @@ struct Writer<'w, 'p> {
     signature: &'w Signature,
     /// What its values are in the function that is written.
     map: ValueMap,
-    /// Those that differ between examples, so that they have a leading axis there.
+    /// Those that differ between examples, so that one for each is held there.
     over: FxHashSet<ValueId>,
-    /// Operations inside of which one of these is read that is made outside.
+    /// Operations inside of which one of these is read that is made outside, or a cell is made.
     reading: FxHashSet<OpId>,
 }
 
-/// The function `name`, `item`, for many examples: the parameters that `flags` says, and the result, have a leading
-/// axis.
+/// The function `name`, `item`, for many examples: the parameters that `flags` says, and the result, are held for each
+/// of them.
 ///
 /// # Errors
 /// What is not batched.
@@ -61,10 +62,18 @@ pub(super) fn write(
     let (signatures, registry, extent) = (program.signatures, program.registry, program.extent);
     let (map, over, reading) = Default::default();
     let mut writer = Writer { program, name, body, signature: &item.signature, map, over, reading };
+    writer.mark_cells();
+    let too_many = |ty: Type| -> Diagnostics {
+        let message = format!("values of type {ty} are held one by one, for {extent} examples");
+        let help = format!("give a `size` of at most {MOST_CALLS}");
+        Diagnostic::error(NOT_BATCHED, message).at(item.signature.span).help(help).into()
+    };
+    let expect_held = |ty: Type| held(ty, extent).ok_or_else(|| too_many(ty));
+    signature.ty = held_function(item.signature.ty, flags, expect_held)?;
+    signature.attrs = signature.attrs.without(RULE);
     for (param, flag) in body.block_args(body.entry()).iter().zip(flags) {
         let ty = body.ty(*param);
-        let led = if *flag { lead(ty, extent).expect("data is not batched") } else { ty };
-        let new = out.add_block_arg(out.entry(), led);
+        let new = out.add_block_arg(out.entry(), if *flag { expect_held(ty)? } else { ty });
         out.set_name_hint(new, body.name_hint(*param));
         out.set_argument_loc(new, body.value_loc(*param));
         writer.map.insert(*param, new);
@@ -83,13 +92,42 @@ pub(super) fn write(
         let entry = f.body.entry();
         let ops: Vec<OpId> = f.body.block_ops(entry).collect();
         erase_unused(&mut f, ops.into_iter().rev());
-        set_function_type(&mut f);
     }
     drop(emitter);
     Ok(Item { signature, body: Some(out.into()) })
 }
 
+/// The type of a function of type `ty` for many examples, which differ in the parameters that `flags` says.
+fn held_function<E>(
+    ty: Type,
+    flags: &[bool],
+    held: impl Fn(Type) -> Result<Type, E>,
+) -> Result<Type, E> {
+    let mut function = ty.as_function().expect("what is called is a function").clone();
+    let params = function.params.iter().zip(flags);
+    let params = params.map(|(param, flag)| if *flag { held(*param) } else { Ok(*param) });
+    function.params = params.collect::<Result<_, E>>()?;
+    function.result = held(function.result)?;
+    Ok(Type::new(TypeData::Function(function)))
+}
+
 impl Writer<'_, '_> {
+    /// Notes what makes cells inside: each example has its own, since it may write to it what differs.
+    fn mark_cells(&mut self) {
+        let body = self.body;
+        for op in body.walk() {
+            if self.makes_cells(op) {
+                self.mark_around(op, Some(body.entry()));
+            }
+        }
+    }
+
+    /// Whether `op` gives a cell, or what holds one.
+    fn makes_cells(&self, op: OpId) -> bool {
+        let mut results = self.body.results(op);
+        results.any(|result| self.program.cells.are_in(self.body.ty(result)))
+    }
+
     /// Writes the function, up to the first operation that is not batched.
     fn write(&mut self, emitter: &Emitter<'_>) {
         let body = self.body;
@@ -125,8 +163,8 @@ impl Writer<'_, '_> {
         let is_over = body.is::<Match>(op) && self.over.contains(&body.operand(op, 0));
         for arg in body.block_args(from) {
             let ty = body.ty(*arg);
-            let led = is_over.then(|| lead(ty, self.program.extent)).flatten();
-            let copy = f.body.add_block_arg(to, led.unwrap_or(ty));
+            let ty = if is_over { held(ty, self.program.extent).unwrap_or(ty) } else { ty };
+            let copy = f.body.add_block_arg(to, ty);
             f.body.set_name_hint(copy, body.name_hint(*arg));
             self.map.insert(*arg, copy);
             if is_over {
@@ -146,26 +184,20 @@ impl Writer<'_, '_> {
             self.end(emitter, op);
             return None;
         }
-        let is_over = |value: &ValueId| self.over.contains(value);
-        let takes = body.operands(op).any(|operand| is_over(&operand));
-        if !takes && !self.reading.contains(&op) {
+        let takes = body.operands(op).any(|operand| self.over.contains(&operand));
+        if !takes && !self.reading.contains(&op) && !self.makes_cells(op) {
             let mut f = emitter.f.borrow_mut();
             f.body.import_op(body, self.signature.span, op, emitter.place(), &mut self.map);
             return None;
         }
-        if body.is::<If>(op) || body.is::<Match>(op) {
-            let is_chosen = takes && (body.is::<If>(op) || is_choice(body, op));
-            return match is_chosen {
-                true => {
-                    self.example_by_example(emitter, op);
-                    None
-                }
-                false => self.branching(emitter, op),
-            };
-        }
-        let value = self.value(emitter, op)?;
-        let result = body.result(op, 0);
-        self.set(emitter, result, value);
+        let value = match () {
+            () if takes && (body.is::<If>(op) || is_choice(body, op)) => {
+                self.called_one_by_one(emitter, op)
+            }
+            () if body.is::<If>(op) || body.is::<Match>(op) => return self.branching(emitter, op),
+            () => self.value(emitter, op)?,
+        };
+        self.set(emitter, body.result(op, 0), value);
         None
     }
 
@@ -185,45 +217,69 @@ impl Writer<'_, '_> {
         self.over.insert(value);
         let home = self.body.def_block(value);
         for (user, _) in self.body.uses(value) {
-            let mut block = self.body.op_block(user);
-            while let Some(inside) = block.filter(|_| block != home) {
-                let around = self.body.block_parent(inside);
-                block = around
-                    .filter(|around| self.reading.insert(*around))
-                    .and_then(|around| self.body.op_block(around));
-            }
+            self.mark_around(user, home);
+        }
+    }
+
+    /// Notes the operations around `op` that are inside of the block `home`, up to one that is noted.
+    fn mark_around(&mut self, op: OpId, home: Option<BlockId>) {
+        let mut block = self.body.op_block(op);
+        while let Some(inside) = block.filter(|_| block != home) {
+            let around = self.body.block_parent(inside);
+            block = around
+                .filter(|around| self.reading.insert(*around))
+                .and_then(|around| self.body.op_block(around));
         }
     }
 
     /// What `op` takes, and what is read inside of it that is made outside, in order.
     fn used(&self, op: OpId) -> IndexSet<ValueId, FxBuildHasher> {
         let body = self.body;
-        let mut used: IndexSet<ValueId, FxBuildHasher> = body.operands(op).collect();
         let blocks = body.regions(op).iter().map(|region| body.block_of(*region));
-        let mut own: FxHashSet<ValueId> = FxHashSet::default();
-        for block in blocks {
-            own.extend(body.block_args(block));
-            for inside in body.walk_block(block) {
-                used.extend(body.operands(inside).filter(|operand| !own.contains(operand)));
-                own.extend(body.results(inside));
-                let blocks = body.regions(inside).iter().map(|region| body.block_of(*region));
-                own.extend(blocks.flat_map(|block| body.block_args(block)));
-            }
-        }
-        used
+        let inside = blocks.flat_map(|block| self.read_in(block));
+        body.operands(op).chain(inside).collect()
     }
 
-    /// `value` for each example.
-    fn each(&self, emitter: &Emitter<'_>, value: ValueId) -> ValueId {
+    /// What is read in `block` that is made outside, in order.
+    fn read_in(&self, block: BlockId) -> IndexSet<ValueId, FxBuildHasher> {
+        let body = self.body;
+        let mut own: FxHashSet<ValueId> = body.block_args(block).iter().copied().collect();
+        let mut read = IndexSet::default();
+        for inside in body.walk_block(block) {
+            read.extend(body.operands(inside).filter(|operand| !own.contains(operand)));
+            own.extend(body.results(inside));
+            let blocks = body.regions(inside).iter().map(|region| body.block_of(*region));
+            own.extend(blocks.flat_map(|block| body.block_args(block)));
+        }
+        read
+    }
+
+    /// `value` for each example, where a value of type `to` for each is expected.
+    fn each(&self, emitter: &Emitter<'_>, value: ValueId, to: Type) -> ValueId {
+        let (new, from) = (self.map[&value], self.body.ty(value));
         match self.over.contains(&value) {
-            true => self.map[&value],
-            false => emitter.for_each(self.map[&value]),
+            true => emitter.converted(new, from, to),
+            false => emitter.for_each(new, to),
+        }
+    }
+
+    /// `value` for example `index`.
+    fn example(&self, emitter: &Emitter<'_>, value: ValueId, index: usize) -> ValueId {
+        match self.over.contains(&value) {
+            true => emitter.example(self.map[&value], self.body.ty(value), index),
+            false => self.map[&value],
         }
     }
 
     /// Ends a block: its value differs between examples, as all that is written block by block does.
     fn end(&mut self, emitter: &Emitter<'_>, op: OpId) {
-        let value = self.each(emitter, self.body.operand(op, 0));
+        let body = self.body;
+        let around = body.op_block(op).and_then(|block| body.block_parent(block));
+        let to = match around {
+            Some(around) => body.ty(body.result(around, 0)),
+            None => self.signature.ty.as_function().expect("it is a function").result,
+        };
+        let value = self.each(emitter, body.operand(op, 0), to);
         let InsertPoint::End(block) = emitter.place() else {
             unreachable!("blocks are written from the start to the end")
         };
@@ -233,19 +289,8 @@ impl Writer<'_, '_> {
     /// Writes `op`, a branching that all examples do alike, without its blocks. Its value differs between them.
     fn branching(&mut self, emitter: &Emitter<'_>, op: OpId) -> Option<OpId> {
         let (body, result) = (self.body, self.body.result(op, 0));
-        let ty = body.ty(result);
-        let led = lead(ty, self.program.extent).unwrap_or_else(|| {
-            emitter.report(
-                format!(
-                    "what the branches of an `{}` give has type {ty}, and differs between examples",
-                    short(body, op)
-                ),
-                "give tensors and tuples of them",
-            );
-            ty
-        });
         let operand = [self.map[&body.operand(op, 0)]];
-        let types = [led];
+        let types = [emitter.held(body.ty(result))];
         let parts = OpParts::new(body.op_name(op), &operand, &types).attrs(body.attrs(op));
         let parts = parts.regions(body.regions(op).len()).at(emitter.loc());
         let new = emitter.f.borrow_mut().body.insert_op(emitter.place(), parts);
@@ -254,39 +299,57 @@ impl Writer<'_, '_> {
         Some(new)
     }
 
-    /// Writes `op`, which examples do differently, as a function of the module that each of them calls: what an
-    /// example does not choose may not end.
-    fn example_by_example(&mut self, emitter: &Emitter<'_>, op: OpId) {
-        let (body, result) = (self.body, self.body.result(op, 0));
-        let ty = body.ty(result);
-        let used = self.used(op);
-        let is_made_again = |value: &ValueId| {
-            let made = body.defining_op(*value);
-            made.is_some_and(|made| {
-                body.is::<Constant>(made) || body.is::<Global>(made) || body.is::<Operator>(made)
-            })
+    /// The number of examples, where `op` can be done for one after the other; otherwise that is reported.
+    fn count(&self, emitter: &Emitter<'_>, op: OpId) -> Option<usize> {
+        let (body, extent) = (self.body, self.program.extent);
+        let is_shared_cell = |value: &ValueId| {
+            !self.over.contains(value) && self.program.cells.are_in(self.body.ty(*value))
         };
-        let (made, given): (Vec<ValueId>, Vec<ValueId>) = used.into_iter().partition(is_made_again);
-        if lead(ty, self.program.extent).is_none() {
-            emitter.report(
-                format!("an `{}` that examples do differently gives {ty}", short(body, op)),
-                "give tensors and tuples of them",
-            );
-            self.set(emitter, result, self.map[&body.operand(op, 0)]);
-            return;
-        }
-        if self.program.extent > MOST_CALLS {
+        if self.used(op).iter().any(is_shared_cell) {
             emitter.report(
                 format!(
-                    "an `{}` that {} examples do differently would be as many calls",
-                    short(body, op),
-                    self.program.extent
+                    "`{}`, which examples do differently, takes a cell that they share",
+                    short(body, op)
+                ),
+                "return the new value instead of writing it to a cell, or let `over` name the parameter with the cell",
+            );
+            return None;
+        }
+        let count = usize::try_from(extent).ok().filter(|_| extent <= MOST_CALLS);
+        if count.is_none() {
+            emitter.report(
+                format!(
+                    "`{}`, which {extent} examples do differently, would be as many calls",
+                    short(body, op)
                 ),
                 &format!("give a `size` of at most {MOST_CALLS}"),
             );
-            self.set(emitter, result, self.map[&body.operand(op, 0)]);
-            return;
         }
+        count
+    }
+
+    /// Writes `op` once for each example, and joins the values.
+    fn one_by_one(&self, emitter: &Emitter<'_>, op: OpId) -> ValueId {
+        let (body, result) = (self.body, self.body.result(op, 0));
+        let Some(count) = self.count(emitter, op) else { return self.stand_in(op) };
+        let used = self.used(op);
+        let values = (0..count).map(|index| {
+            let own = used.iter().map(|value| (*value, self.example(emitter, *value, index)));
+            let mut map: ValueMap = own.collect();
+            let mut f = emitter.f.borrow_mut();
+            f.body.import_op(body, self.signature.span, op, emitter.place(), &mut map);
+            map[&result]
+        });
+        emitter.joined(&values.collect::<Vec<_>>(), body.ty(result))
+    }
+
+    /// A function of the module of what `op` reads, which does `op`; and what it is called with.
+    fn function_of(&self, op: OpId) -> (Item, Vec<ValueId>) {
+        let (body, result, span) = (self.body, self.body.result(op, 0), self.signature.span);
+        let used = self.used(op);
+        let made = |value: &ValueId| body.defining_op(*value).filter(|op| is_made_again(body, *op));
+        let given: Vec<ValueId> =
+            used.iter().copied().filter(|value| made(value).is_none()).collect();
         let mut out = Body::new();
         let entry = out.entry();
         let mut map = ValueMap::default();
@@ -296,29 +359,33 @@ impl Writer<'_, '_> {
             map.insert(*value, param);
         }
         let at = InsertPoint::End(entry);
-        let ops = made.iter().filter_map(|value| body.defining_op(*value)).chain([op]);
-        for op in ops {
-            out.import_op(body, self.signature.span, op, at, &mut map);
+        for op in used.iter().filter_map(made) {
+            out.import_op(body, span, op, at, &mut map);
         }
+        out.import_op(body, span, op, at, &mut map);
         end_block(&mut out, entry, map[&result]);
         let params: Vec<Type> = given.iter().map(|value| body.ty(*value)).collect();
-        let mut item = Item::new(FUNC, Type::function(params, ty), Some(out));
-        item.signature.span = self.signature.span;
-        let function = self.program.add(&format!("{}_example", self.name), item);
-        let values = (0..self.program.extent).map(|index| {
-            let args = given.iter().map(|value| match self.over.contains(value) {
-                true => emitter.example(self.map[value], index),
-                false => self.map[value],
-            });
-            emitter.call(function, args.collect(), ty)
-        });
-        let values: Vec<ValueId> = values.collect();
-        let value = emitter.stacked(&values, ty);
-        self.set(emitter, result, value);
+        let mut item = Item::new(FUNC, Type::function(params, body.ty(result)), Some(out));
+        item.signature.span = span;
+        (item, given)
     }
 
-    /// Writes the value of `op`, an operation without blocks or one that is not batched, which is reported. Nothing
-    /// where it is another value that is there.
+    /// Writes `op`, which examples do differently, as a function of the module that each of them calls: what an
+    /// example does not choose may not end.
+    fn called_one_by_one(&mut self, emitter: &Emitter<'_>, op: OpId) -> ValueId {
+        let ty = self.body.ty(self.body.result(op, 0));
+        let Some(count) = self.count(emitter, op) else { return self.stand_in(op) };
+        let (item, given) = self.function_of(op);
+        let function = item.signature.ty;
+        let name = self.program.add(&format!("{}_example", self.name), item);
+        let values = (0..count).map(|index| {
+            let args = given.iter().map(|value| self.example(emitter, *value, index));
+            emitter.call(name, args.collect(), function)
+        });
+        emitter.joined(&values.collect::<Vec<_>>(), ty)
+    }
+
+    /// Writes the value of `op`, an operation that is no branching. Nothing where it is another value that is there.
     fn value(&mut self, emitter: &Emitter<'_>, op: OpId) -> Option<ValueId> {
         let body = self.body;
         let operands: Vec<ValueId> = body.operands(op).collect();
@@ -336,18 +403,31 @@ impl Writer<'_, '_> {
             return Some(emitter.field(self.map[&tuple], index as usize));
         }
         if body.is::<Tuple>(op) {
-            let fields: Vec<ValueId> =
-                operands.iter().map(|field| self.each(emitter, *field)).collect();
-            return Some(emitter.tuple(&fields).0);
+            let fields = operands.iter().map(|field| self.each(emitter, *field, body.ty(*field)));
+            return Some(emitter.tuple(&fields.collect::<Vec<_>>()).0);
         }
-        if let Some(call) = body.view::<Call>(op) {
-            return Some(self.call(emitter, op, &call));
+        if let Some(write) = body.view::<RefWrite>(op)
+            && !self.over.contains(&write.reference)
+        {
+            emitter.report(
+                "what differs between examples is written to a cell that they share",
+                "return the new value instead of writing it to a cell, or let `over` name the parameter with the cell",
+            );
+            return Some(self.stand_in(op));
+        }
+        if let Some(call) = body.view::<Call>(op)
+            && let Some(callee) = crate::gradient::callee(self.program.before, body, op)
+        {
+            return Some(self.call(emitter, op, &call, callee));
         }
         let name = body.op_name(op);
         let info = self.program.registry.info(name);
         let is_operator = info.is_some_and(|info| info.hook::<Evaluate>().is_some());
-        if is_form(short_name(name.as_str())) || !is_operator {
-            return Some(self.refused(emitter, op));
+        let result = body.ty(body.result(op, 0));
+        let are_stacked = operands.iter().all(|operand| is_stacked(body.ty(*operand)));
+        if is_form(short_name(name.as_str())) || !is_operator || !are_stacked || !is_stacked(result)
+        {
+            return Some(self.one_by_one(emitter, op));
         }
         let applied = Applied {
             name,
@@ -356,74 +436,50 @@ impl Writer<'_, '_> {
                 .map(|operand| (self.map[operand], emitter.ty(self.map[operand])))
                 .collect(),
             over: operands.iter().map(|operand| self.over.contains(operand)).collect(),
-            result: body.ty(body.result(op, 0)),
+            result,
             attrs: body.attrs(op),
             extent: self.program.extent,
         };
         let at = Examples::new(emitter, applied);
-        Some(match batch(&at, self.program.registry) {
-            Ok(value) => value.id(),
-            Err(reason) => {
-                let message = format!("`{}` is not batched: {reason}", short(body, op));
-                emitter.report(
-                    message,
-                    "write it by operators whose results have the same extents for all examples",
-                );
-                self.map[&operands[0]]
-            }
-        })
+        // What has no form for all at once has one for each.
+        let found = batch(&at, self.program.registry).map(|value| value.id());
+        Some(found.unwrap_or_else(|_| self.one_by_one(emitter, op)))
     }
 
-    /// Writes a call with what differs between examples: of the function for many of them.
-    fn call(&mut self, emitter: &Emitter<'_>, op: OpId, call: &Call) -> ValueId {
+    /// Writes a call of `callee`: of the function for many examples.
+    fn call(&mut self, emitter: &Emitter<'_>, op: OpId, call: &Call, callee: Symbol) -> ValueId {
         let body = self.body;
-        let ty = body.ty(body.result(op, 0));
-        let callee = crate::gradient::callee(self.program.before, body, op);
-        let (Some(callee), Some(led)) = (callee, lead(ty, self.program.extent)) else {
-            return self.refused(emitter, op);
-        };
         let flags: Vec<bool> = call.args.iter().map(|arg| self.over.contains(arg)).collect();
-        let args = call.args.iter().map(|arg| self.map[arg]).collect();
+        let ty = body.ty(call.callee);
+        let one = ty.as_function().expect("what is called is a function");
+        let args =
+            call.args.iter().zip(&one.params).map(|(arg, param)| match self.over.contains(arg) {
+                true => self.each(emitter, *arg, *param),
+                false => self.map[arg],
+            });
+        let args = args.collect();
+        let held = held_function(ty, &flags, |ty| Ok::<Type, Infallible>(emitter.held(ty)));
+        let Ok(function) = held;
         let name = self.program.batched(callee, flags);
-        emitter.call(name, args, led)
+        let value = emitter.call(name, args, function);
+        emitter.converted(value, one.result, body.ty(body.result(op, 0)))
     }
 
-    /// Reports that `op` is not batched; something in the place of its value.
-    fn refused(&self, emitter: &Emitter<'_>, op: OpId) -> ValueId {
-        let body = self.body;
-        let name = short(body, op);
-        let ty = body.ty(body.result(op, 0));
-        let (message, help) = match name {
-            "call" if lead(ty, self.program.extent).is_none() => (
-                format!("a call with what differs between examples gives {ty}"),
-                "give tensors and tuples of them",
-            ),
-            "call" => (
-                "a call of a kernel, or of a function without a body, is not batched".to_string(),
-                "run `vmap` before `fuse`, and define the function",
-            ),
-            "construct" => (
-                "data with what differs between examples is not batched".to_string(),
-                "give tensors and tuples of them, or leave the parameters that it depends on out by `over`",
-            ),
-            "ref" | "ref_write" => (
-                "a cell with what differs between examples is not batched".to_string(),
-                "return the new value instead of writing it to a cell",
-            ),
-            _ => (
-                format!("`{name}` is not batched"),
-                "leave the parameters that it depends on out by `over`",
-            ),
-        };
-        emitter.report(message, help);
-        let over = self.used(op).into_iter().find(|value| self.over.contains(value));
-        self.map[&over.expect("it depends on what differs")]
+    /// Something in the place of the value of `op`, which was reported.
+    fn stand_in(&self, op: OpId) -> ValueId {
+        let used = self.used(op);
+        self.map[used.first().expect("what depends on something takes something")]
     }
 }
 
 /// The name of `op` in text.
 fn short(body: &Body, op: OpId) -> &'static str {
     short_name(body.op_name(op).as_str())
+}
+
+/// Whether the result of `op` is made again where it is read.
+fn is_made_again(body: &Body, op: OpId) -> bool {
+    body.is::<Constant>(op) || body.is::<Global>(op) || body.is::<Operator>(op)
 }
 
 /// Whether the `match` `op` looks at what it takes apart, so that examples may choose different clauses.

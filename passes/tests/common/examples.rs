@@ -1,6 +1,6 @@
 //! Programs for many examples against the program on each of them.
 
-use ir_core::{Item, Module, Random, Registry, TensorData, verify};
+use ir_core::{Item, Module, Random, Registry, TensorData, Type, verify};
 use relay::interpreter::{Interpreter, Value, approx_equal, random_arguments};
 
 use super::{parse, printed, run};
@@ -14,37 +14,41 @@ pub(crate) enum Compared {
     Undefined,
     /// The program is refused, with an error of the pass.
     Refused,
-    /// The program takes no tensors.
+    /// The program takes nothing.
     Constant,
 }
 
 // Recursion is bounded by the nesting of types.
-/// `values`, one of each example, as one with a leading axis; `None` where they are no tensors and tuples.
-pub(crate) fn stacked(values: &[Value]) -> Option<Value> {
-    let first = values.first()?;
-    if let Some(fields) = first.as_tuple() {
-        let field = |index: usize| {
+/// What holds `values`, one of type `ty` of each example: tensors of known extents, and those in tuples, with a leading
+/// axis, anything else as a tuple.
+pub(crate) fn joined(values: &[Value], ty: Type) -> Result<Value, String> {
+    if let Some(types) = ty.as_tuple() {
+        let field = |(index, ty): (usize, &Type)| {
             let fields = values.iter().map(|value| value.as_tuple()?.get(index).cloned());
-            stacked(&fields.collect::<Option<Vec<Value>>>()?)
+            joined(&fields.collect::<Option<Vec<Value>>>().ok_or("expected a tuple")?, *ty)
         };
-        return Some(Value::tuple((0..fields.len()).map(field).collect::<Option<Vec<Value>>>()?));
+        let fields = types.iter().enumerate().map(field);
+        return Ok(Value::tuple(fields.collect::<Result<Vec<Value>, String>>()?));
     }
-    let tensors: Vec<&TensorData> = values.iter().map(Value::as_tensor).collect::<Option<_>>()?;
-    let shape = [&[values.len() as i64], tensors[0].shape()].concat();
+    let Some(shape) = ty.as_tensor().and_then(|tensor| tensor.known_shape()) else {
+        return Ok(Value::tuple(values.to_vec()));
+    };
+    let tensors = values.iter().map(|value| value.as_tensor().ok_or("expected a tensor"));
+    let tensors: Vec<&TensorData> = tensors.collect::<Result<_, _>>()?;
+    let shape = [&[values.len() as i64], &shape[..]].concat();
     let bytes: Vec<u8> = tensors.iter().flat_map(|tensor| tensor.bytes()).copied().collect();
-    Some(TensorData::from_bytes(tensors[0].dtype(), &shape, bytes).ok()?.into())
+    let dtype = ty.as_tensor().expect("it has extents").dtype;
+    Ok(TensorData::from_bytes(dtype, &shape, bytes).map_err(|error| error.to_string())?.into())
 }
 
-/// Which of the parameters of `main` differ between examples: some that can.
+/// Which of the parameters of `main` differ between examples: some, where there are any.
 fn flags(main: &Item, random: &mut Random) -> Vec<bool> {
     let params = &main.signature.ty.as_function().expect("a function").params;
-    let can: Vec<bool> =
-        params.iter().map(|ty| relay_operators::batch::lead(*ty, 1).is_some()).collect();
-    let mut flags: Vec<bool> = can.iter().map(|can| *can && random.below(3) > 0).collect();
+    let mut flags: Vec<bool> = params.iter().map(|_| random.below(3) > 0).collect();
     if !flags.contains(&true)
-        && let Some(first) = can.iter().position(|can| *can)
+        && let Some(first) = flags.first_mut()
     {
-        flags[first] = true;
+        *first = true;
     }
     flags
 }
@@ -69,19 +73,20 @@ pub(crate) fn check(
         Ok(args.map(|((own, shared), over)| if *over { own } else { shared.clone() }).collect())
     });
     let examples: Vec<Vec<Value>> = examples.collect::<Result<_, String>>()?;
-    compare(module, &flags, &examples, registry)
+    compare(module, &flags, (&shared, &examples), registry)
 }
 
-/// Batches `@main` of `module` by `examples`, each the arguments of one, which differ where `flags` says so, and
-/// compares.
+/// Batches `@main` of `module` by `examples`, each the arguments of one, which differ where `flags` says so and are
+/// `shared` elsewhere, and compares.
 pub(crate) fn compare(
     module: &Module,
     flags: &[bool],
-    examples: &[Vec<Value>],
+    (shared, examples): (&[Value], &[Vec<Value>]),
     registry: &Registry,
 ) -> Result<Compared, String> {
     let main = module.get("main").expect("a function");
     let body = main.body.as_deref().expect("a body");
+    let function = main.signature.ty.as_function().expect("a function");
     let names = body.block_args(body.entry()).iter().zip(flags).filter(|(_, over)| **over);
     let names = names.map(|(param, _)| body.name_hint(*param).name.expect("a name").to_string());
     let over = names.collect::<Vec<_>>().join("+");
@@ -105,13 +110,14 @@ pub(crate) fn compare(
     let args = flags.iter().enumerate().map(|(index, over)| match over {
         true => {
             let values: Vec<Value> = examples.iter().map(|args| args[index].clone()).collect();
-            stacked(&values).expect("parameters are tensors")
+            joined(&values, function.params[index])
         }
-        false => examples[0][index].clone(),
+        false => Ok(shared[index].clone()),
     });
-    let found = Interpreter::new(&batched, registry).call("main", args.collect());
+    let args = args.collect::<Result<Vec<Value>, String>>()?;
+    let found = Interpreter::new(&batched, registry).call("main", args);
     let found = found.map_err(|found| format!("{found:?}\n{text}"))?;
-    let expected = stacked(&values).ok_or("the result is no tensor")?;
+    let expected = joined(&values, function.result)?;
     approx_equal(&found, &expected, 1e-4, 1e-5)
         .map_err(|difference| format!("{difference}\n{text}"))?;
     Ok(Compared::Equal)
