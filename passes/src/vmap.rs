@@ -7,13 +7,13 @@ mod writer;
 use indexmap::IndexMap;
 use ir_core::module::FreshNames;
 use ir_core::{
-    Diagnostic, Diagnostics, Item, Module, ModulePass, Pass, PassContext, PassResult, Registry,
-    Signatures, Symbol,
+    Diagnostic, Diagnostics, Item, Module, ModulePass, OpId, Pass, PassContext, PassResult,
+    Registry, Signatures, Symbol,
 };
 use relay::language::FUNC;
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use self::held::Cells;
+use self::held::{Cells, Within, is_scalar, is_stacked};
 use crate::codes::NO_EXAMPLES;
 use crate::gradient::{
     Checkpoint, copy_called_main, expand_gradients, normalize, remove_unused_functions,
@@ -30,8 +30,12 @@ use crate::gradient::{
 /// on the parameters that are `over` examples is computed once.
 ///
 /// A function `@f` that is called with what differs between examples becomes `@f_batched`. An `if` or `match` stays
-/// where all examples do the same. Where they may not, it becomes a function that is called for each example, since
-/// what an example does not choose may not end. Data are made, and taken apart, for each example.
+/// where all examples do the same. Where they may not, the examples of an `if` are partitioned: each branch is a function
+/// that is called, if any example chooses it, for at most half of them, which are moved together, or for all, where such
+/// as choose it stand in the place of others; and the values are merged. So nothing is computed that an example does not
+/// choose, which may not end, and a recursion comes to fewer and fewer examples. Data are made, and taken apart, for each
+/// example, and an `if` with data in its branches, or one that few examples do on scalars, becomes a function that is
+/// called for each.
 ///
 /// A program with branches, calls, functions that are values, data or cells is brought down to functions of the module
 /// and data first, as `gradient` does. Each example has its own cells; one that comes in and that all share holds
@@ -85,13 +89,16 @@ impl ModulePass for Vmap {
             before: &before,
             signatures: &signatures,
             registry: cx.registry,
-            extent,
             cells: Cells::of(&before),
+            stacked: Within::of(&before, is_stacked),
+            scalars: Within::of(&before, is_scalar),
+            branches: FxHashMap::default(),
+            pieces: FxHashMap::default(),
             module,
             names: FreshNames::default(),
             made: IndexMap::default(),
         };
-        let functions = program.write_all(name, flags)?;
+        let functions = program.write_all(name, flags, extent)?;
         cx.count("functions", functions);
         // Others may have been called by what is batched now.
         if functions == 0 { Ok(()) } else { remove_unused_functions(module, cx) }
@@ -126,34 +133,49 @@ impl Vmap {
     }
 }
 
+/// A branching of a function for one example or, where there is a number, one of its branches.
+type Piece = (Symbol, OpId, Option<usize>);
+
 /// What is needed to write functions for many examples.
 struct Program<'p> {
     /// The program for one example.
     before: &'p Module,
     signatures: &'p Signatures,
     registry: &'p Registry,
-    /// The number of examples.
-    extent: i64,
     /// The data types with cells.
     cells: Cells,
+    /// What is held as tensors alone.
+    stacked: Within,
+    /// What is scalars alone.
+    scalars: Within,
+    /// Branches that are batched as functions, for one example.
+    branches: FxHashMap<Symbol, Item>,
+    /// The functions that are made of pieces of others, once for all numbers of examples.
+    pieces: FxHashMap<Piece, Symbol>,
     /// The program that is written.
     module: &'p mut Module,
     names: FreshNames,
-    /// The functions for many examples: of which one, and which of its parameters differ between examples.
-    made: IndexMap<(Symbol, Vec<bool>), Symbol, FxBuildHasher>,
+    /// The functions for many examples: of which one, which of its parameters differ between examples, and how many
+    /// these are.
+    made: IndexMap<(Symbol, Vec<bool>, i64), Symbol, FxBuildHasher>,
 }
 
 impl Program<'_> {
     /// Writes `@main`, and the functions that it calls with what differs between examples, which it counts.
-    fn write_all(&mut self, main: Symbol, flags: Vec<bool>) -> Result<u64, Diagnostics> {
+    fn write_all(
+        &mut self,
+        main: Symbol,
+        flags: Vec<bool>,
+        extent: i64,
+    ) -> Result<u64, Diagnostics> {
         let mut found = Diagnostics::default();
-        self.made.insert((main, flags), main);
+        self.made.insert((main, flags, extent), main);
         // Others are added on the way.
         let mut next = 0;
-        while let Some(((name, flags), made)) = self.made.get_index(next) {
-            let (name, flags, made) = (*name, flags.clone(), *made);
-            let item = self.before.items[&name].clone();
-            match writer::write(self, (name, &item), &flags) {
+        while let Some(((name, flags, extent), made)) = self.made.get_index(next) {
+            let (name, flags, extent, made) = (*name, flags.clone(), *extent, *made);
+            let item = self.one(name).clone();
+            match writer::write(self, (name, &item), &flags, extent) {
                 Ok(item) => {
                     self.module.items.insert(made, item);
                 }
@@ -164,13 +186,40 @@ impl Program<'_> {
         if found.is_empty() { Ok(next as u64 - 1) } else { Err(found) }
     }
 
-    /// The name of the function `name` for many examples, which is written later.
-    fn batched(&mut self, name: Symbol, flags: Vec<bool>) -> Symbol {
-        let key = (name, flags);
+    /// The function `name` for one example.
+    fn one(&self, name: Symbol) -> &Item {
+        self.branches.get(&name).unwrap_or_else(|| &self.before.items[&name])
+    }
+
+    /// The name of a piece of a function for one example, which `make` gives. A branch is batched in its turn, so that
+    /// it is no function of the program itself.
+    fn piece(&mut self, piece: Piece, make: impl FnOnce() -> Item) -> Symbol {
+        if let Some(name) = self.pieces.get(&piece) {
+            return *name;
+        }
+        let (of, _, branch) = piece;
+        let name = match branch {
+            None => self.add(&format!("{of}_example"), make()),
+            Some(_) => {
+                let branches = &self.branches;
+                let is_taken =
+                    |name| self.module.items.contains_key(&name) || branches.contains_key(&name);
+                let name = self.names.fresh(&format!("{of}_branch"), "", is_taken);
+                self.branches.insert(name, make());
+                name
+            }
+        };
+        self.pieces.insert(piece, name);
+        name
+    }
+
+    /// The name of the function `name` for `extent` examples, which is written later.
+    fn batched(&mut self, name: Symbol, flags: Vec<bool>, extent: i64) -> Symbol {
+        let key = (name, flags, extent);
         if let Some(made) = self.made.get(&key) {
             return *made;
         }
-        let item = self.before.items[&name].clone();
+        let item = self.one(name).clone();
         let made = self.add(&format!("{name}_batched"), item);
         self.made.insert(key, made);
         made

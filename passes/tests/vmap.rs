@@ -11,7 +11,7 @@ use ir_core::{
     ValueMap,
 };
 use relay::define::Define;
-use relay::interpreter::{Interpreter, Value, random_arguments};
+use relay::interpreter::{Interpreter, Value, approx_equal, random_arguments};
 use relay::language::{Constant, FUNC, Tuple, TupleGet, end_block, short_name};
 use relay_operators::batch::operator::{Batched, Example};
 use relay_operators::gradient::derived::Attributes;
@@ -94,6 +94,38 @@ fn programs_and_their_gradients_are_batched() {
                         failures.push(format!("{body}, {passes}, {size} examples: {other:?}"));
                     }
                 }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
+/// The gradient of programs for many examples is that of each: it goes back through partitions.
+#[test]
+fn programs_for_many_examples_have_gradients() {
+    let registry = registry();
+    let mut failures = vec![];
+    for body in PROGRAMS {
+        for (size, seed) in SIZES.into_iter().zip(cases(4)).filter(|(size, _)| *size > 0) {
+            let batched = format!("vmap{{size={size}}}");
+            let values = [["gradient", &batched], [&batched, "gradient"]].map(|passes| {
+                let mut module =
+                    parse("program", &program_of(body), &registry).expect("a well-typed program");
+                for pass in passes {
+                    run(&mut module, pass, &registry).map_err(|found| format!("{found:?}"))?;
+                }
+                let main = module.get("main").expect("a function");
+                let args = random_arguments(main, &registry, &module.signatures(), seed)?;
+                let value = Interpreter::new(&module, &registry).call("main", args);
+                value.map_err(|found| format!("{found:?}"))
+            });
+            let compared = match values {
+                [Ok(one), Ok(other)] => approx_equal(&one, &other, 1e-6, 1e-6)
+                    .map_err(|difference| difference.to_string()),
+                [one, other] => Err(format!("{one:?}, {other:?}")),
+            };
+            if let Err(message) = compared {
+                failures.push(format!("{body}, {size} examples: {message}"));
             }
         }
     }

@@ -3,15 +3,24 @@
 use std::cell::{Cell, RefCell};
 
 use ir_core::{
-    AttrDict, DType, Diagnostic, Diagnostics, FuncMut, InsertPoint, Loc, OpFields, Scalar, Symbol,
-    TensorData, Type, ValueId,
+    Attr, AttrData, AttrDict, DType, Diagnostic, Diagnostics, FuncMut, InsertPoint, Loc, OpFields,
+    OpParts, Scalar, Symbol, TensorData, Type, ValueId,
 };
-use relay::language::{Call, Constant, Global, Tuple, TupleGet, short_name};
+use relay::language::{Call, Constant, Global, If, Tuple, TupleGet, end_block, short_name};
+use relay_operators::broadcast::{Greater, Less, LessEqual, Subtract};
+use relay_operators::create::Arange;
+use relay_operators::elementwise::LogicalNot;
 use relay_operators::gradient::{Emit, Term};
+use relay_operators::index::gather::{OutOfBounds, Take};
 use relay_operators::join::Stack;
+use relay_operators::reduce::ArgMax;
+use relay_operators::sort::{Argsort, CumSum};
 
 use super::held::{MOST_CALLS, held, is_stacked};
 use crate::codes::NOT_BATCHED;
+
+/// The type of numbers of examples.
+const INDEX: DType = DType::INT32;
 
 /// Emits at one place of a function, which moves, and keeps what goes wrong.
 pub(super) struct Emitter<'f> {
@@ -182,6 +191,47 @@ impl<'f> Emitter<'f> {
         Term::build(self, &Stack { data, axis: 0 }).id()
     }
 
+    /// The examples that `chosen`, a `bool` of each, says.
+    pub(super) fn chosen(&self, chosen: ValueId) -> Chosen<'_, 'f> {
+        let chosen = self.term(chosen);
+        let flags = chosen.cast(INDEX);
+        Chosen { emitter: self, chosen, flags, count: flags.sum(&[0], false) }
+    }
+
+    /// Emits an `if` whose value is of type `ty`.
+    pub(super) fn either(
+        &self,
+        condition: ValueId,
+        ty: Type,
+        then: impl FnOnce() -> ValueId,
+        otherwise: impl FnOnce() -> ValueId,
+    ) -> ValueId {
+        let place = self.place();
+        let (operand, types) = ([condition], [ty]);
+        let parts = OpParts::new(If::<ValueId>::NAME, &operand, &types).regions(2).at(self.loc());
+        let op = self.f.borrow_mut().body.insert_op(place, parts);
+        let blocks = [0, 1].map(|index| self.f.borrow().body.region_block(op, index));
+        self.go(InsertPoint::End(blocks[0]));
+        let then = then();
+        end_block(self.f.borrow_mut().body, blocks[0], then);
+        self.go(InsertPoint::End(blocks[1]));
+        let otherwise = otherwise();
+        end_block(self.f.borrow_mut().body, blocks[1], otherwise);
+        self.go(place);
+        self.f.borrow().body.result(op, 0)
+    }
+
+    // Recursion is bounded by the nesting of types.
+    /// The examples `places` of `value`, whose type `ty` for one is stacked; -1 is the first one.
+    pub(super) fn taken(&self, value: ValueId, ty: Type, places: ValueId) -> ValueId {
+        if let Some(types) = ty.as_tuple() {
+            return self.fields(value, types, |field, ty| self.taken(field, ty, places));
+        }
+        let (data, indices, axis) = (value, places, Some(0));
+        let mode = OutOfBounds::Clip;
+        Term::build(self, &Take { data, indices, batch_dims: 0, axis, mode }).id()
+    }
+
     // Recursion is bounded by the nesting of types.
     /// What holds zeros of type `ty`, which is stacked, for each example.
     pub(super) fn zeros(&self, ty: Type) -> ValueId {
@@ -192,6 +242,22 @@ impl<'f> Emitter<'f> {
             }
             None => Term::filled(self, 0.0, self.held(ty)).id(),
         }
+    }
+
+    // Recursion is bounded by the nesting of types.
+    /// Examples of `x` where `chosen` holds, elsewhere of `y`, whose type `ty` for one is stacked.
+    pub(super) fn merged(&self, chosen: ValueId, x: ValueId, y: ValueId, ty: Type) -> ValueId {
+        if let Some(types) = ty.as_tuple() {
+            let fields = types.iter().enumerate().map(|(index, ty)| {
+                self.merged(chosen, self.field(x, index), self.field(y, index), *ty)
+            });
+            return self.tuple(&fields.collect::<Vec<_>>()).0;
+        }
+        let shape = self.term(x).shape();
+        let axis = [vec![self.extent], vec![1; shape.len() - 1]].concat();
+        // As large as the values: of a change that is all ones, the gradient of `where` has the shape of the condition.
+        let chosen = self.term(chosen).reshape(&axis).broadcast(&shape);
+        chosen.choose(self.term(x), self.term(y)).id()
     }
 
     // Recursion is bounded by the nesting of types.
@@ -215,6 +281,73 @@ impl<'f> Emitter<'f> {
                 self.tuple(&values.collect::<Vec<_>>()).0
             }
         }
+    }
+}
+
+/// Some of the examples.
+#[derive(Clone, Copy)]
+pub(super) struct Chosen<'e, 'f> {
+    emitter: &'e Emitter<'f>,
+    /// Which, as `bool` and as 0 and 1.
+    chosen: Term<'e>,
+    flags: Term<'e>,
+    /// How many.
+    count: Term<'e>,
+}
+
+impl<'e> Chosen<'e, '_> {
+    fn number(self, number: i64) -> ValueId {
+        self.emitter.constant(TensorData::scalar(INDEX, Scalar::Int(number)))
+    }
+
+    /// Whether there are any.
+    pub(super) fn are_some(self) -> ValueId {
+        let (lhs, rhs) = (self.count.id(), self.number(0));
+        Term::build(self.emitter, &Greater { lhs, rhs }).id()
+    }
+
+    /// Whether there are at most `most`.
+    pub(super) fn are_few(self, most: i64) -> ValueId {
+        let (lhs, rhs) = (self.count.id(), self.number(most));
+        Term::build(self.emitter, &LessEqual { lhs, rhs }).id()
+    }
+
+    /// The numbers below `end`.
+    fn numbers(self, end: i64) -> Term<'e> {
+        let (start, stop, step) = (self.number(0), self.number(end), self.number(1));
+        let none = Attr::new(AttrData::None);
+        let (start_attr, stop_attr, step_attr) = (none, none, none);
+        let arange = Arange { start, stop, step, dtype: INDEX, start_attr, stop_attr, step_attr };
+        Term::build(self.emitter, &arange)
+    }
+
+    /// The number of each of all examples, in the place of those that are not chosen that of the first one that is.
+    pub(super) fn in_place(self, extent: i64) -> ValueId {
+        let name = Symbol::new(ArgMax::<ValueId>::NAME);
+        let (first, ty) = self.emitter.emit(name, &[self.flags.id()], AttrDict::empty());
+        let first = Term::value(self.emitter, first, ty).cast(INDEX);
+        self.chosen.choose(self.numbers(extent), first).id()
+    }
+
+    /// The numbers of those that are chosen, in order, where these are at most `most`; then that of the first one, up to
+    /// `most`.
+    pub(super) fn packed(self, most: i64) -> ValueId {
+        let data = Term::build(self.emitter, &LogicalNot { data: self.chosen.id() });
+        let data = data.cast(INDEX).id();
+        let sort = Argsort { data, axis: 0, is_ascend: true, dtype: INDEX };
+        let order = Term::build(self.emitter, &sort);
+        let first = order.slice(&[0], &[1]);
+        let (lhs, rhs) = (self.numbers(most).id(), self.count.id());
+        let is_chosen = Term::build(self.emitter, &Less { lhs, rhs });
+        is_chosen.choose(order.slice(&[0], &[most]), first).id()
+    }
+
+    /// For each of all examples, the place among those that are chosen of it or, where it is none, of one before it;
+    /// -1 where there is none before it.
+    pub(super) fn ranks(self) -> ValueId {
+        let sums = CumSum { data: self.flags.id(), axis: Some(0), dtype: None, exclusive: false };
+        let (lhs, rhs) = (Term::build(self.emitter, &sums).id(), self.number(1));
+        Term::build(self.emitter, &Subtract { lhs, rhs }).id()
     }
 }
 

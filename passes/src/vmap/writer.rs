@@ -13,12 +13,13 @@ use relay::language::{
     end_block, is_form, short_name,
 };
 use relay_operators::batch::{Applied, Examples, batch};
-use relay_operators::gradient::Emit;
+use relay_operators::elementwise::LogicalNot;
+use relay_operators::gradient::{Emit, Term};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use super::Program;
 use super::emitter::Emitter;
-use super::held::{MOST_CALLS, held, is_stacked};
+use super::held::{MOST_CALLS, MOST_SCALARS, held, is_stacked};
 use crate::codes::NOT_BATCHED;
 use crate::emit::erase_unused;
 use crate::gradient::RULE;
@@ -38,6 +39,8 @@ struct Writer<'w, 'p> {
     name: Symbol,
     body: &'w Body,
     signature: &'w Signature,
+    /// The number of examples.
+    extent: i64,
     /// What its values are in the function that is written.
     map: ValueMap,
     /// Those that differ between examples, so that one for each is held there.
@@ -46,7 +49,7 @@ struct Writer<'w, 'p> {
     reading: FxHashSet<OpId>,
 }
 
-/// The function `name`, `item`, for many examples: the parameters that `flags` says, and the result, are held for each
+/// The function `name`, `item`, for `extent` examples: the parameters that `flags` says, and the result, are held for each
 /// of them.
 ///
 /// # Errors
@@ -55,13 +58,16 @@ pub(super) fn write(
     program: &mut Program<'_>,
     (name, item): (Symbol, &Item),
     flags: &[bool],
+    extent: i64,
 ) -> Result<Item, Diagnostics> {
     let body = item.body.as_deref().expect("what is batched has a body");
     let mut signature = item.signature.clone();
     let mut out = Body::new();
-    let (signatures, registry, extent) = (program.signatures, program.registry, program.extent);
+    let (signatures, registry) = (program.signatures, program.registry);
     let (map, over, reading) = Default::default();
-    let mut writer = Writer { program, name, body, signature: &item.signature, map, over, reading };
+    let signature_of_one = &item.signature;
+    let mut writer =
+        Writer { program, name, body, signature: signature_of_one, extent, map, over, reading };
     writer.mark_cells();
     let too_many = |ty: Type| -> Diagnostics {
         let message = format!("values of type {ty} are held one by one, for {extent} examples");
@@ -89,8 +95,7 @@ pub(super) fn write(
     }
     {
         let mut f = emitter.f.borrow_mut();
-        let entry = f.body.entry();
-        let ops: Vec<OpId> = f.body.block_ops(entry).collect();
+        let ops: Vec<OpId> = f.body.walk().collect();
         erase_unused(&mut f, ops.into_iter().rev());
     }
     drop(emitter);
@@ -163,7 +168,7 @@ impl Writer<'_, '_> {
         let is_over = body.is::<Match>(op) && self.over.contains(&body.operand(op, 0));
         for arg in body.block_args(from) {
             let ty = body.ty(*arg);
-            let ty = if is_over { held(ty, self.program.extent).unwrap_or(ty) } else { ty };
+            let ty = if is_over { held(ty, self.extent).unwrap_or(ty) } else { ty };
             let copy = f.body.add_block_arg(to, ty);
             f.body.set_name_hint(copy, body.name_hint(*arg));
             self.map.insert(*arg, copy);
@@ -190,10 +195,10 @@ impl Writer<'_, '_> {
             f.body.import_op(body, self.signature.span, op, emitter.place(), &mut self.map);
             return None;
         }
+        let is_if = body.is::<If>(op) && self.extent != 1;
         let value = match () {
-            () if takes && (body.is::<If>(op) || is_choice(body, op)) => {
-                self.called_one_by_one(emitter, op)
-            }
+            () if takes && is_if && self.is_partitioned(op) => self.partitioned(emitter, op),
+            () if takes && (is_if || is_choice(body, op)) => self.called_one_by_one(emitter, op),
             () if body.is::<If>(op) || body.is::<Match>(op) => return self.branching(emitter, op),
             () => self.value(emitter, op)?,
         };
@@ -286,10 +291,14 @@ impl Writer<'_, '_> {
         end_block(emitter.f.borrow_mut().body, block, value);
     }
 
-    /// Writes `op`, a branching that all examples do alike, without its blocks. Its value differs between them.
+    /// Writes `op`, a branching that all examples do alike, such as an `if` of one example, without its blocks. Its value
+    /// differs between them.
     fn branching(&mut self, emitter: &Emitter<'_>, op: OpId) -> Option<OpId> {
         let (body, result) = (self.body, self.body.result(op, 0));
-        let operand = [self.map[&body.operand(op, 0)]];
+        let operand = match body.is::<If>(op) {
+            true => [self.example(emitter, body.operand(op, 0), 0)],
+            false => [self.map[&body.operand(op, 0)]],
+        };
         let types = [emitter.held(body.ty(result))];
         let parts = OpParts::new(body.op_name(op), &operand, &types).attrs(body.attrs(op));
         let parts = parts.regions(body.regions(op).len()).at(emitter.loc());
@@ -301,7 +310,7 @@ impl Writer<'_, '_> {
 
     /// The number of examples, where `op` can be done for one after the other; otherwise that is reported.
     fn count(&self, emitter: &Emitter<'_>, op: OpId) -> Option<usize> {
-        let (body, extent) = (self.body, self.program.extent);
+        let (body, extent) = (self.body, self.extent);
         let is_shared_cell = |value: &ValueId| {
             !self.over.contains(value) && self.program.cells.are_in(self.body.ty(*value))
         };
@@ -343,10 +352,73 @@ impl Writer<'_, '_> {
         emitter.joined(&values.collect::<Vec<_>>(), body.ty(result))
     }
 
-    /// A function of the module of what `op` reads, which does `op`; and what it is called with.
-    fn function_of(&self, op: OpId) -> (Item, Vec<ValueId>) {
+    /// Whether the examples of the `if` `op` are partitioned: where all that its branches read and make is held as
+    /// tensors, unless it is scalars of few examples.
+    fn is_partitioned(&self, op: OpId) -> bool {
+        let (body, module) = (self.body, self.program.before);
+        i32::try_from(self.extent).is_ok_and(|extent| extent > 0)
+            && self.program.stacked.has(module, body, op)
+            && !(self.extent <= MOST_SCALARS && self.program.scalars.has(module, body, op))
+    }
+
+    /// Writes the `if` `op`, which examples do differently: each branch is a function of the module for many examples,
+    /// which is called where some choose it, and the values are merged.
+    fn partitioned(&mut self, emitter: &Emitter<'_>, op: OpId) -> ValueId {
+        let ty = self.body.ty(self.body.result(op, 0));
+        let condition = self.map[&self.body.operand(op, 0)];
+        let then = self.branch_of_some(emitter, (op, 0), condition);
+        let others = Term::build(emitter, &LogicalNot { data: condition }).id();
+        let otherwise = self.branch_of_some(emitter, (op, 1), others);
+        emitter.merged(condition, then, otherwise, ty)
+    }
+
+    /// Writes branch `index` of the `if` `op` for the examples that have `chosen` it; zeros where there are none.
+    ///
+    /// Extents are numbers, so that there are kernels and gradients. So there are two cases: at most half of the examples
+    /// choose it, which are moved together, or more do, which stay where they are. A recursion comes to fewer and fewer
+    /// examples so. In the place of those that are left over stands one that chooses the branch, so that it never sees one
+    /// that did not, which may not end there.
+    fn branch_of_some(
+        &mut self,
+        emitter: &Emitter<'_>,
+        (op, index): (OpId, usize),
+        chosen: ValueId,
+    ) -> ValueId {
+        let body = self.body;
+        let ty = body.ty(body.result(op, 0));
+        let (item, given) = self.function_of(op, Some(index));
+        let function = item.signature.ty;
+        let flags: Vec<bool> = given.iter().map(|value| self.over.contains(value)).collect();
+        let branch = self.program.piece((self.name, op, Some(index)), || item);
+        let (all, half) = (self.extent, (self.extent + 1) / 2);
+        let [of_all, of_half] =
+            [all, half].map(|extent| self.program.batched(branch, flags.clone(), extent));
+        let call = |name: Symbol, extent: i64, places: ValueId| {
+            let args = given.iter().zip(&flags).map(|(value, flag)| match flag {
+                true => emitter.taken(self.map[value], body.ty(*value), places),
+                false => self.map[value],
+            });
+            let args = args.collect();
+            let held = |ty| Ok::<Type, Infallible>(held(ty, extent).unwrap_or(ty));
+            let Ok(function) = held_function(function, &flags, held);
+            emitter.call(name, args, function)
+        };
+        let chosen = emitter.chosen(chosen);
+        let result = emitter.held(ty);
+        let of_few = || emitter.taken(call(of_half, half, chosen.packed(half)), ty, chosen.ranks());
+        let of_many = || call(of_all, all, chosen.in_place(all));
+        let of_some = || emitter.either(chosen.are_few(half), result, of_few, of_many);
+        emitter.either(chosen.are_some(), result, of_some, || emitter.zeros(ty))
+    }
+
+    /// A function of the module of what `op` reads, which does `op` or, where it is given, one of its branches; and
+    /// what it is called with.
+    fn function_of(&self, op: OpId, branch: Option<usize>) -> (Item, Vec<ValueId>) {
         let (body, result, span) = (self.body, self.body.result(op, 0), self.signature.span);
-        let used = self.used(op);
+        let used = match branch {
+            Some(index) => self.read_in(body.region_block(op, index)),
+            None => self.used(op),
+        };
         let made = |value: &ValueId| body.defining_op(*value).filter(|op| is_made_again(body, *op));
         let given: Vec<ValueId> =
             used.iter().copied().filter(|value| made(value).is_none()).collect();
@@ -362,8 +434,15 @@ impl Writer<'_, '_> {
         for op in used.iter().filter_map(made) {
             out.import_op(body, span, op, at, &mut map);
         }
-        out.import_op(body, span, op, at, &mut map);
-        end_block(&mut out, entry, map[&result]);
+        match branch {
+            Some(index) => {
+                out.import_block_ops(body, span, body.region_block(op, index), at, &mut map);
+            }
+            None => {
+                out.import_op(body, span, op, at, &mut map);
+                end_block(&mut out, entry, map[&result]);
+            }
+        }
         let params: Vec<Type> = given.iter().map(|value| body.ty(*value)).collect();
         let mut item = Item::new(FUNC, Type::function(params, body.ty(result)), Some(out));
         item.signature.span = span;
@@ -375,9 +454,9 @@ impl Writer<'_, '_> {
     fn called_one_by_one(&mut self, emitter: &Emitter<'_>, op: OpId) -> ValueId {
         let ty = self.body.ty(self.body.result(op, 0));
         let Some(count) = self.count(emitter, op) else { return self.stand_in(op) };
-        let (item, given) = self.function_of(op);
+        let (item, given) = self.function_of(op, None);
         let function = item.signature.ty;
-        let name = self.program.add(&format!("{}_example", self.name), item);
+        let name = self.program.piece((self.name, op, None), || item);
         let values = (0..count).map(|index| {
             let args = given.iter().map(|value| self.example(emitter, *value, index));
             emitter.call(name, args.collect(), function)
@@ -438,7 +517,7 @@ impl Writer<'_, '_> {
             over: operands.iter().map(|operand| self.over.contains(operand)).collect(),
             result,
             attrs: body.attrs(op),
-            extent: self.program.extent,
+            extent: self.extent,
         };
         let at = Examples::new(emitter, applied);
         // What has no form for all at once has one for each.
@@ -460,7 +539,7 @@ impl Writer<'_, '_> {
         let args = args.collect();
         let held = held_function(ty, &flags, |ty| Ok::<Type, Infallible>(emitter.held(ty)));
         let Ok(function) = held;
-        let name = self.program.batched(callee, flags);
+        let name = self.program.batched(callee, flags, self.extent);
         let value = emitter.call(name, args, function);
         emitter.converted(value, one.result, body.ty(body.result(op, 0)))
     }
