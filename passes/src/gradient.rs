@@ -549,7 +549,7 @@ fn differentiate(
             None => ones(&emitter, value, ty),
         };
         changes.insert(value, start);
-        let forward = Forward { active, tapes: &tapes, pairs: program.pairs };
+        let forward = Forward { active, tapes: &tapes, pairs: program.pairs, accumulated: &[] };
         let (changes, declared) = reverse(&emitter, &forward, entry, changes);
         emitter.about(last.0, last.1);
         let gradients = wanted.iter().map(|param| {

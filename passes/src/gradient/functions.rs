@@ -1,5 +1,8 @@
 //! Functions that are called: each becomes a pair, whose first part gives the value and a tape, and whose
 //! second part gives the changes of the parameters, of a tape and the change of the value.
+//!
+//! A recursive function that hands on a tensor, such as weights, takes the change of that as it is behind the call
+//! as well, and adds its own to it. So there is one sum, and no call makes zeros or adds up what others gave.
 
 use std::cell::RefCell;
 
@@ -8,11 +11,11 @@ use ir_core::{
     Body, Diagnostics, FuncMut, InsertPoint, Item, Module, OpId, OpParts, Registry, Signatures,
     Symbol, Type, ValueId, ValueMap,
 };
-use relay::language::{FUNC, Match, Pattern, end_block};
+use relay::language::{Call, FUNC, Match, Pattern, end_block};
 use relay_operators::gradient::Change;
 use rustc_hash::FxBuildHasher;
 
-use super::activity::{Active, active_values};
+use super::activity::{Active, active_values, callee};
 use super::changes::{Changes, declare};
 use super::checkpoint::Loops;
 use super::custom;
@@ -21,6 +24,8 @@ use super::forward::{Declared, end_with_tape, give_tapes, is_made_again, kept};
 use super::refused_cells;
 use super::reverse::{Forward, Values, reverse};
 use crate::emit::erase_unused;
+use crate::inline::{groups, references};
+use crate::tail_calls::is_loop;
 
 /// The two parts of a function.
 pub(super) struct Pair {
@@ -34,6 +39,8 @@ pub(super) struct Pair {
     pub(super) constructor: Symbol,
     /// The parameters whose changes it gives.
     pub(super) wanted: Vec<usize>,
+    /// Those of them whose changes behind the call it takes as well, and adds its own to.
+    pub(super) accumulated: Vec<usize>,
     /// The type of the value.
     pub(super) result: Type,
 }
@@ -52,6 +59,7 @@ pub(super) fn name_pairs(
 ) -> Result<Pairs, Diagnostics> {
     let mut pairs = Pairs::default();
     let mut found = Diagnostics::default();
+    let handed_on = handed_on(module);
     for (name, params) in active {
         let function = module.get(*name).and_then(|item| item.signature.ty.as_function());
         let Some(function) = function else { continue };
@@ -66,9 +74,55 @@ pub(super) fn name_pairs(
         let (forward, back) = (fresh("forward"), fresh("backward"));
         let (tape, constructor) = (Type::named(fresh("Tape"), []), fresh("Kept"));
         let result = function.result;
-        pairs.insert(*name, Pair { forward, back, tape, constructor, wanted, result });
+        let is_accumulated = |index: &&usize| {
+            let ty = function.params[**index].as_tensor();
+            let is_large = ty.is_some_and(|ty| ty.dtype.is_float() && !ty.shape.is_empty());
+            let has_rule = custom::rule(&module.items[name].signature).is_some();
+            is_large && !has_rule && handed_on.get(name).is_some_and(|params| params[**index])
+        };
+        let accumulated = wanted.iter().filter(is_accumulated).copied().collect();
+        let pair = Pair { forward, back, tape, constructor, wanted, accumulated, result };
+        pairs.insert(*name, pair);
     }
     if found.is_empty() { Ok(pairs) } else { Err(found) }
+}
+
+/// The recursive functions that are no loops, and which of their parameters are parameters of what calls them
+/// wherever they, or functions that call one another with them, do so, such as weights.
+fn handed_on(module: &Module) -> IndexMap<Symbol, Vec<bool>, FxBuildHasher> {
+    let mut found = IndexMap::default();
+    let references = references(module);
+    for group in groups(&references) {
+        let is_recursive = |index: &usize| references[*index].contains(index);
+        if group.len() == 1 && !is_recursive(&group[0]) {
+            continue;
+        }
+        let members: Vec<(Symbol, &Body)> = group
+            .iter()
+            .filter_map(|index| {
+                let (name, item) = module.items.get_index(*index)?;
+                Some((*name, item.body.as_deref()?))
+            })
+            .collect();
+        let mut own: IndexMap<Symbol, Vec<bool>, FxBuildHasher> = members
+            .iter()
+            .filter(|(name, body)| group.len() > 1 || !is_loop(*name, body))
+            .map(|(name, body)| (*name, vec![true; body.block_args(body.entry()).len()]))
+            .collect();
+        for (_, body) in &members {
+            for op in body.walk() {
+                let flags = callee(module, body, op).and_then(|callee| own.get_mut(&callee));
+                let (Some(flags), Some(call)) = (flags, body.view::<Call>(op)) else { continue };
+                for (flag, arg) in flags.iter_mut().zip(&call.args) {
+                    let is_parameter = body.defining_op(*arg).is_none()
+                        && body.def_block(*arg) == Some(body.entry());
+                    *flag &= is_parameter;
+                }
+            }
+        }
+        found.extend(own);
+    }
+    found
 }
 
 /// What is needed to differentiate a function.
@@ -137,6 +191,14 @@ impl Program<'_> {
         let value = body.operand(end, 0);
         let change_ty = self.data.borrow_mut().ty(pair.result);
         let change = body.add_block_arg(entry, change_ty);
+        let given: Vec<(ValueId, ValueId)> = pair
+            .accumulated
+            .iter()
+            .map(|index| {
+                let ty = self.data.borrow_mut().ty(body.ty(params[*index]));
+                (params[*index], body.add_block_arg(entry, ty))
+            })
+            .collect();
         let loc = body.loc(end).by_pass("gradient");
         let mut f = FuncMut {
             name,
@@ -156,7 +218,16 @@ impl Program<'_> {
             if active.contains(&value) {
                 changes.insert(value, emitter.read(change, pair.result));
             }
-            let forward = Forward { active: &active, tapes: &tapes, pairs: self.pairs };
+            for (param, given) in &given {
+                changes.insert(*param, emitter.read(*given, emitter.ty(*param)));
+            }
+            let accumulated: Vec<ValueId> = given.iter().map(|(param, _)| *param).collect();
+            let forward = Forward {
+                active: &active,
+                tapes: &tapes,
+                pairs: self.pairs,
+                accumulated: &accumulated,
+            };
             let (changes, declared) = reverse(&emitter, &forward, entry, changes);
             let gradients = wanted.iter().map(|param| {
                 emitter.write(changes.get(param).unwrap_or(&Change::None), emitter.ty(*param))
@@ -179,11 +250,15 @@ impl Program<'_> {
         erase_unused(&mut f, written.into_iter().rev().filter(|op| Some(*op) != keep));
         let later = backward(&f);
 
-        let (back, kept) = self.back(pair, f.body, (span, change), &later, result);
+        let given: Vec<ValueId> =
+            std::iter::once(change).chain(given.iter().map(|(_, given)| *given)).collect();
+        let (back, kept) = self.back(pair, f.body, (span, &given), &later, result);
         for op in later.into_iter().rev() {
             f.body.erase(op);
         }
-        f.body.remove_block_arg(entry, params.len());
+        for _ in &given {
+            f.body.remove_block_arg(entry, params.len());
+        }
         let tape = end_with_tape(f.body, entry, (pair.constructor, pair.tape), &kept);
         let types = params.iter().map(|param| body.ty(*param)).collect::<Vec<_>>();
         signature.ty = Type::function(types, Type::tuple([pair.result, pair.tape]));
@@ -194,13 +269,13 @@ impl Program<'_> {
         Ok(())
     }
 
-    /// The function that computes `result` by the operations `later` of `body`, of the tape and the change of
-    /// the value; and the values that the tape holds.
+    /// The function that computes `result` by the operations `later` of `body`, of the tape and what is `given`, the
+    /// change of the value first; and the values that the tape holds.
     fn back(
         &self,
         pair: &Pair,
         body: &Body,
-        (span, change): (Option<ir_core::Span>, ValueId),
+        (span, given): (Option<ir_core::Span>, &[ValueId]),
         later: &[OpId],
         result: ValueId,
     ) -> (Item, Vec<ValueId>) {
@@ -213,11 +288,16 @@ impl Program<'_> {
             later.iter().flat_map(inside).collect()
         };
         let mut kept = kept(body, body.entry(), &inside);
-        kept.retain(|value| *value != change);
+        kept.retain(|value| !given.contains(value));
         let mut out = Body::new();
         let entry = out.entry();
         let tape = out.add_block_arg(entry, pair.tape);
-        let given = out.add_block_arg(entry, body.ty(change));
+        let params: Vec<Type> =
+            std::iter::once(pair.tape).chain(given.iter().map(|value| body.ty(*value))).collect();
+        let mut map = ValueMap::default();
+        for value in given {
+            map.insert(*value, out.add_block_arg(entry, body.ty(*value)));
+        }
         let variables = vec![Pattern::Variable; kept.len()];
         let patterns = vec![Pattern::Constructor(pair.constructor, variables)];
         let attrs =
@@ -226,8 +306,6 @@ impl Program<'_> {
         let parts = OpParts::new(Match::<ValueId>::NAME, &operands, &ty).attrs(attrs).regions(1);
         let op = out.insert_op(InsertPoint::End(entry), parts);
         let block = out.region_block(op, 0);
-        let mut map = ValueMap::default();
-        map.insert(change, given);
         for value in &kept {
             let arg = out.add_block_arg(block, body.ty(*value));
             out.set_name_hint(arg, body.name_hint(*value));
@@ -251,7 +329,6 @@ impl Program<'_> {
         end_block(&mut out, block, map[&result]);
         let value = out.result(op, 0);
         end_block(&mut out, entry, value);
-        let params = [pair.tape, body.ty(change)];
         (Item::new(FUNC, Type::function(params, ty[0]), Some(out)), kept)
     }
 }

@@ -30,6 +30,8 @@ pub(super) struct Forward<'p> {
     pub(super) tapes: &'p Tapes,
     /// The functions that are called.
     pub(super) pairs: &'p Pairs,
+    /// The parameters whose changes are added to what they were behind the function.
+    pub(super) accumulated: &'p [ValueId],
 }
 
 /// A block of the forward part, as far as it is not done.
@@ -51,6 +53,8 @@ struct Branching<'e> {
     outer: (InsertPoint, BlockId),
     /// The change of the value.
     change: Change<'e>,
+    /// The changes behind it of what is accumulated, which each branch adds its own to.
+    accumulated: Values<'e>,
     /// By branch, the changes of what it takes from outside.
     done: Vec<Values<'e>>,
 }
@@ -73,7 +77,12 @@ pub(super) fn reverse<'e>(
     let changes = loop {
         let frame = frames.last_mut().expect("the first one is left in another way");
         if let Some(op) = frame.ops.pop() {
-            if let Some(branching) = step(emitter, forward, op, &mut frame.changes) {
+            if let Some(mut branching) = step(emitter, forward, op, &mut frame.changes) {
+                let taken = forward
+                    .accumulated
+                    .iter()
+                    .filter_map(|value| Some((*value, frame.changes.swap_remove(value)?)));
+                branching.accumulated = taken.collect();
                 frames.push(branch(emitter, branching));
             }
             continue;
@@ -153,7 +162,8 @@ fn step<'e>(
             let parts = parts.attrs(attrs).regions(constructors.len()).at(loc);
             let back = emitter.f.borrow_mut().body.insert_op(emitter.place(), parts);
             let outer = emitter.here();
-            return Some(Branching { forward: op, back, outer, change, done: vec![] });
+            let (accumulated, done) = Default::default();
+            return Some(Branching { forward: op, back, outer, change, accumulated, done });
         }
         (Some(Taped::Call { tape, function }), Change::Tuple(fields)) => {
             let args: Vec<ValueId> = emitter.f.borrow().body.operands(op).skip(1).collect();
@@ -162,7 +172,12 @@ fn step<'e>(
             let wanted: Vec<ValueId> = pair.wanted.iter().map(|index| args[*index]).collect();
             let types = wanted.iter().map(|arg| emitter.change_type(emitter.ty(*arg)));
             let ty = Type::tuple(types.collect::<Vec<_>>());
-            let gradients = emitter.call(pair.back, vec![*tape, change], ty);
+            let mut given = vec![*tape, change];
+            for index in &pair.accumulated {
+                let behind = changes.swap_remove(&args[*index]).unwrap_or(Change::None);
+                given.push(emitter.write(&behind, emitter.ty(args[*index])));
+            }
+            let gradients = emitter.call(pair.back, given, ty);
             take(emitter, forward, &wanted, gradients, changes);
         }
         (Some(_), _) => unreachable!("what has a tape gives a tuple"),
@@ -322,7 +337,8 @@ fn branch<'e>(emitter: &'e Emitter<'_, '_>, branching: Branching<'e>) -> Frame<'
     let value = yielded(f.body, block).expect("branches give values");
     drop(f);
     emitter.go((InsertPoint::End(back), back));
-    let changes = std::iter::once((value, branching.change.clone())).collect();
+    let mut changes = branching.accumulated.clone();
+    changes.entry(value).or_insert(Change::None).add(branching.change.clone());
     Frame { block, ops: operations(emitter, block), changes, branching: Some(branching) }
 }
 
