@@ -1,7 +1,7 @@
-//! Results that may lie where an operand does: where a kernel begins with a copy of it, the copy is left out
-//! then.
+//! Results that may lie where an operand does: where a kernel begins with a copy of it, which is left out then, and
+//! where it reads each element just before it stores that of the result, as sums do that are added to.
 
-use ir_core::{Body, OpId, ValueId};
+use ir_core::{Body, DType, OpId, ValueId};
 use te::compute::Load;
 use te::loops::{Atomic, Call, For, Store};
 
@@ -11,8 +11,8 @@ use super::ranges::Ranges;
 /// A kernel that may change an operand where it is.
 #[derive(Clone, Copy)]
 pub(super) struct InPlace {
-    /// The loop that copies the operand.
-    pub(super) copy: OpId,
+    /// The loop that copies the operand, where there is one.
+    pub(super) copy: Option<OpId>,
     /// The buffer of the operand, by number.
     pub(super) input: usize,
     /// The buffer of the result, by number.
@@ -20,14 +20,59 @@ pub(super) struct InPlace {
 }
 
 impl InPlace {
-    /// That of `body`, whose first `inputs` buffers are operands: one that is read by a single loop, which
-    /// does nothing but store each element at its own place of a result, before all else happens to that.
+    /// That of `body`, whose first `inputs` buffers are operands.
     pub(super) fn of(
         body: &Body,
         inputs: usize,
         affine: &Affine,
         ranges: &Ranges,
     ) -> Option<InPlace> {
+        InPlace::copied(body, inputs, affine, ranges)
+            .or_else(|| InPlace::updated(body, inputs, affine, ranges))
+    }
+
+    /// An operand of which each element that is read goes into that of the only result at the same place, and nowhere
+    /// else. That is stored once, for nothing reads it.
+    fn updated(body: &Body, inputs: usize, affine: &Affine, ranges: &Ranges) -> Option<InPlace> {
+        let buffers = body.block_args(body.entry());
+        let [output] = buffers[inputs..] else { return None };
+        if !body.uses(output).all(|(user, _)| body.is::<Store>(user)) {
+            return None;
+        }
+        let goes_into_its_own = |user: OpId| {
+            let Some(load) = body.view::<Load>(user) else { return false };
+            let lanes = |value: ValueId| te::scalar::dtype_of(body.ty(value)).map(DType::lanes);
+            let read = lanes(body.result(user, 0));
+            let mut op = user;
+            loop {
+                let Some(value) = body.results(op).next().filter(|value| body.has_one_use(*value))
+                else {
+                    return false;
+                };
+                let Some((reader, _)) = body.uses(value).next() else { return false };
+                if body.op_block(reader) != body.op_block(user) || body.has_regions(reader) {
+                    return false;
+                }
+                if let Some(store) = body.view::<Store>(reader) {
+                    return store.buffer == output
+                        && store.value == value
+                        && lanes(store.value) == read
+                        && is_same_place(body, affine, ranges, &load, &store);
+                }
+                op = reader;
+            }
+        };
+        let input = buffers[..inputs].iter().position(|input| {
+            !body.is_unused(*input)
+                && same_elements(body, *input, output)
+                && body.uses(*input).all(|(user, _)| goes_into_its_own(user))
+        })?;
+        Some(InPlace { copy: None, input, output: inputs })
+    }
+
+    /// One that is read by a single loop, which does nothing but store each element at its own place of a result,
+    /// before all else happens to that.
+    fn copied(body: &Body, inputs: usize, affine: &Affine, ranges: &Ranges) -> Option<InPlace> {
         let buffers = body.block_args(body.entry());
         (inputs..buffers.len()).find_map(|output| {
             let statement = |op: OpId| body.ancestor_in(op, body.entry());
@@ -56,7 +101,7 @@ impl InPlace {
                 && body
                     .uses(buffers[output])
                     .all(|(user, _)| !within(user) || body.is::<Store>(user));
-            is_copied.then_some(InPlace { copy, input, output })
+            is_copied.then_some(InPlace { copy: Some(copy), input, output })
         })
     }
 }

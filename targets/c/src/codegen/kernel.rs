@@ -513,7 +513,7 @@ impl Emitter<'_> {
 
     fn statement(&mut self, op: OpId, steps: &mut Vec<Step>) {
         let body = self.body;
-        if let Some(InPlace { input, output, .. }) = self.in_place.filter(|x| x.copy == op) {
+        if let Some(InPlace { input, output, .. }) = self.in_place.filter(|x| x.copy == Some(op)) {
             let buffers = body.block_args(body.entry());
             let buffer = |number: usize| self.buffers.get(&buffers[number]);
             // A buffer that was refused has no name.
