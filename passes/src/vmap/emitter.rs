@@ -255,8 +255,7 @@ impl<'f> Emitter<'f> {
         }
         let shape = self.term(x).shape();
         let axis = [vec![self.extent], vec![1; shape.len() - 1]].concat();
-        // As large as the values: of a change that is all ones, the gradient of `where` has the shape of the condition.
-        let chosen = self.term(chosen).reshape(&axis).broadcast(&shape);
+        let chosen = self.term(chosen).reshape(&axis);
         chosen.choose(self.term(x), self.term(y)).id()
     }
 

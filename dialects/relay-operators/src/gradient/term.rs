@@ -241,7 +241,15 @@ impl<'p> Term<'p> {
         {
             return x;
         }
-        let (x, y) = (x.broadcast_id(), y.broadcast_id());
+        let dims = |term: Term<'p>| term.tensor().map_or(&[][..], |tensor| &tensor.shape);
+        // A number is written as large as it is where nothing else is.
+        let operand = |of: Term<'p>, other: Term<'p>| {
+            let is_as_large = |value: Term<'p>| dims(value) == dims(of);
+            let is_value = matches!(other.of, Of::Value(_));
+            let is_met = is_as_large(self) || is_value && is_as_large(other);
+            if dims(of).is_empty() || is_met { of.broadcast_id() } else { of.id() }
+        };
+        let (x, y) = (operand(x, y), operand(y, x));
         Term::build(self.emit, &Where { condition: self.id(), x, y })
     }
 
