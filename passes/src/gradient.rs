@@ -55,7 +55,8 @@ use reverse::{Forward, Values, reverse};
 /// the module and data first, as `specialize`, `partial-eval`, `refs-to-values` and `defunctionalize` do.
 /// Then branches and calls give *tapes* beside their values: data that says which branch was taken and holds
 /// what the way back reads. A function `@f` becomes `@f_forward`, which gives the value and the tape, and
-/// `@f_backward`, which takes the tape and the change of the value. The gradient by data is data, of a type
+/// `@f_backward`, which takes the tape and the change of the value; and, where it is recursive and no loop, the
+/// changes behind the call of the tensors that it hands on, to which it adds its own. The gradient by data is data, of a type
 /// with a constructor `CChange` for each constructor `C` that has floats, and one for what does not change.
 ///
 /// The tape of a loop, a function that calls itself as its end alone, is as long as it has steps. With `checkpoint`,
