@@ -60,6 +60,9 @@ pub struct AlterOpLayout {
     /// Numbers in a vector of the target.
     #[default(16)]
     pub width: i64,
+    /// Packs no weights but constants, however many rows are multiplied by them.
+    #[default(false)]
+    pub constants: bool,
 }
 
 /// Dense layers of at most so many rows are bound by reading their weights.
@@ -299,12 +302,13 @@ impl AlterOpLayout {
         let product = product(f, op)?;
         let (dense, given) = (&product.dense, product.weight);
         // Columns are made rows first, which pays where they are long.
-        if product.by_columns && product.terms(f)? < LONG_COLUMN {
+        if product.by_columns && (self.constants || product.terms(f)? < LONG_COLUMN) {
             return None;
         }
         if f.registry.constant(f.body, dense.weight).is_none() {
             let is_float = f.body.ty(dense.weight).as_tensor()?.dtype.is_float();
-            all_rows.get(&dense.weight).filter(|rows| is_float && **rows >= MANY_ROWS)?;
+            let is_worth = |rows: &&i64| is_float && !self.constants && **rows >= MANY_ROWS;
+            all_rows.get(&dense.weight).filter(is_worth)?;
         }
         let place = given.find('N')?;
         let units = f.body.ty(dense.weight).as_tensor()?.shape.get(place)?.known()?;

@@ -65,12 +65,21 @@ pub struct Compile {
     pub fewer_products: bool,
     /// Whether it is packaged, so that nobody computes operators that have no kernels.
     pub packaged: bool,
+    /// Whether it is compiled for some of the extents that it takes, so that what is done may not depend on their
+    /// numbers.
+    pub any_extents: bool,
 }
 
 impl Default for Compile {
     /// Vectors of 16 numbers, post-dominator groups, and fewer products.
     fn default() -> Compile {
-        Compile { lanes: 16, fusion: Fusion::default(), fewer_products: true, packaged: false }
+        Compile {
+            lanes: 16,
+            fusion: Fusion::default(),
+            fewer_products: true,
+            packaged: false,
+            any_extents: false,
+        }
     }
 }
 
@@ -198,9 +207,11 @@ fn inlined() -> Pipeline {
 fn behind_inlining(options: &Compile) -> impl Iterator<Item = Step> + use<> {
     let padded = [Step::of::<FoldExplicitPadding>(), Step::of::<FoldConstant>()];
     let products = options.fewer_products.then(Step::of::<Winograd>);
-    let together = [Step::of::<CombineProducts>()];
+    let together = (!options.any_extents).then(Step::of::<CombineProducts>);
+    let layouts = Step::of::<AlterOpLayout>().with("width", options.lanes);
+    let layouts = if options.any_extents { layouts.flag("constants") } else { layouts };
     simplifications().into_iter().chain(together).chain(padded).chain(products).chain([
-        Step::of::<AlterOpLayout>().with("width", options.lanes),
+        layouts,
         Step::of::<Invariants>(),
         Step::of::<FoldConstant>(),
         Step::of::<Dce>(),

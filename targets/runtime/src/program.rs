@@ -40,7 +40,8 @@ fn compile(options: &BuildOptions<'_>, packaged: bool) -> Compile {
     let machine = options.target.capabilities();
     // Schedules for devices know nothing of stages that are chosen from.
     let fewer_products = !options.strict && machine.gpu.is_none() && machine.vector_bits > 0;
-    Compile { lanes: machine.lanes(32), fusion: options.fusion, fewer_products, packaged }
+    let (lanes, fusion, any_extents) = (machine.lanes(32), options.fusion, false);
+    Compile { lanes, fusion, fewer_products, packaged, any_extents }
 }
 
 /// The function that programs start at, and then the kernel that is called.
@@ -215,7 +216,9 @@ pub(crate) fn lower_for(
     let &BuildOptions { target, threads, checked, progress, ref bounds, .. } = options;
     let mut times = BuildTimes::default();
     let start = Instant::now();
-    let pipeline = pipelines::lower(&compile(options, packaged));
+    let compile = compile(options, packaged);
+    let pipeline = pipelines::lower(&compile);
+    let for_any_extents = pipelines::lower(&Compile { any_extents: true, ..compile });
     let mut timing = Timing::new();
     // Schedules and loops are a step, and code is one.
     progress.expect(pipeline.steps().len() + 2);
@@ -223,10 +226,10 @@ pub(crate) fn lower_for(
     let mut instruments: Vec<&mut dyn Instrument> = vec![&mut timing, &mut steps];
     let options = RunOptions { threads, backtraces: true, ..RunOptions::default() };
     let mut log = Vec::new();
-    match rows::lower(module, registry, &pipeline, threads) {
+    match rows::lower(module, registry, &for_any_extents, threads) {
         Some(lowered) => *module = lowered,
         None if !bounds.is_empty() && has_open_values(module) => {
-            *module = crate::bounds::lower(module, registry, &pipeline, threads, bounds)?;
+            *module = crate::bounds::lower(module, registry, &for_any_extents, threads, bounds)?;
         }
         None => {
             let report = run(&pipeline, module, registry, options, &mut instruments, &mut log)

@@ -635,7 +635,9 @@ impl<'w> Writer<'w, '_> {
             arguments.push(self.argument(number, input));
         }
         for (index, result) in body.results(op).enumerate() {
-            let last = self.last_use(number, op, inputs, index, &called);
+            let last = self
+                .last_use(number, op, inputs, index, &called)
+                .filter(|_| prog::is_counted(body.ty(result)));
             if let Some(input) = last {
                 self.take_over(number, input, result);
             }
