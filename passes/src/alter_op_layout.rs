@@ -305,13 +305,13 @@ impl AlterOpLayout {
         if product.by_columns && (self.constants || product.terms(f)? < LONG_COLUMN) {
             return None;
         }
-        if f.registry.constant(f.body, dense.weight).is_none() {
-            let is_float = f.body.ty(dense.weight).as_tensor()?.dtype.is_float();
-            let is_worth = |rows: &&i64| is_float && !self.constants && **rows >= MANY_ROWS;
-            all_rows.get(&dense.weight).filter(is_worth)?;
-        }
         let place = given.find('N')?;
         let units = f.body.ty(dense.weight).as_tensor()?.shape.get(place)?.known()?;
+        if f.registry.constant(f.body, dense.weight).is_none() {
+            let is_float = f.body.ty(dense.weight).as_tensor()?.dtype.is_float();
+            let may_pay = is_float && !self.constants && units >= self.width;
+            all_rows.get(&dense.weight).filter(|rows| may_pay && **rows >= MANY_ROWS)?;
+        }
         // What fills no block is made up with zeros, which cost less than single numbers do, and than
         // many blocks that are too small for a vector.
         let widths = [self.width / 4, self.width / 2, self.width];
