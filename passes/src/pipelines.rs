@@ -314,9 +314,11 @@ mod tests {
             fusion: Fusion::Search(costs),
             fewer_products: false,
             packaged: true,
+            any_extents: true,
         })
         .to_string();
-        assert!(lowered.contains("alter-op-layout{width=4}"), "{lowered}");
+        assert!(lowered.contains("alter-op-layout{width=4,constants}"), "{lowered}");
+        assert!(!lowered.contains("combine-products"), "{lowered}");
         assert!(lowered.contains("fuse{strategy=search,target={launch=2.5"), "{lowered}");
         assert!(lowered.ends_with(",lower-prog{packaged},lower-te"), "{lowered}");
         let read = Pipeline::parse(&lowered, &registry).expect("a pipeline");
