@@ -13,7 +13,7 @@ use relay_operators::join::Concatenate;
 use relay_operators::nn::linear::{Dense, Matmul};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
-use crate::emit::{self, Emit, erase_unused};
+use crate::emit::{self, Emit};
 
 /// Computes products of matrices that share a factor, or are summed up, as one product.
 ///
@@ -181,7 +181,7 @@ impl CombineProducts {
         &self,
         f: &mut FuncMut<'_>,
         root: OpId,
-        joined: &mut FxHashMap<(Vec<ValueId>, usize), ValueId>,
+        joined: &mut FxHashMap<(Option<BlockId>, Vec<ValueId>, usize), ValueId>,
     ) -> Result<u64, Diagnostics> {
         let mut terms = Vec::new();
         let mut pending = vec![f.body.result(root, 0)];
@@ -215,13 +215,13 @@ impl CombineProducts {
             let mut factors = [*first; 2];
             for side in [0, 1] {
                 let parts: Vec<ValueId> = products.iter().map(|(_, p)| p.factors[side]).collect();
-                let key = (parts, product.inner[side]);
+                let key = (f.body.op_block(root), parts, product.inner[side]);
                 factors[side] = match joined.get(&key) {
                     Some(both) => *both,
                     None => {
                         let mut emit = Emit::before(f, root, "combine-products");
-                        let data = emit.tuple(key.0.clone());
-                        let both = emit.op(&Concatenate { data, axis: key.1 as i64 })?;
+                        let data = emit.tuple(key.1.clone());
+                        let both = emit.op(&Concatenate { data, axis: key.2 as i64 })?;
                         joined.insert(key, both);
                         both
                     }
@@ -232,16 +232,13 @@ impl CombineProducts {
         }
         let count = made.len() as u64;
         if count > 0 {
+            // Nobody else reads the other terms.
             let kept = terms.into_iter().filter(|term| !gone.contains(term)).chain(made);
             let mut emit = Emit::before(f, root, "combine-products");
             let total = kept.map(Ok).reduce(|lhs, rhs| emit.op(&Add { lhs: lhs?, rhs: rhs? }));
             if let Some(total) = total {
                 emit::replace(f, root, total?);
             }
-            erase_unused(
-                f,
-                gone.into_iter().filter_map(|term| f.body.defining_op(term)).collect::<Vec<_>>(),
-            );
         }
         Ok(count)
     }
@@ -314,6 +311,7 @@ fn depending(f: &FuncMut<'_>, group: &[OpId], left: &mut usize) -> Option<Vec<Op
     let block = f.body.op_block(last)?;
     let data: FxHashSet<OpId> =
         group.iter().filter_map(|op| f.body.defining_op(f.body.operand(*op, 0))).collect();
+    let members: FxHashSet<OpId> = group.iter().copied().collect();
     let (mut found, mut seen) = (Vec::new(), FxHashSet::default());
     let mut pending: Vec<OpId> = group.to_vec();
     while let Some(op) = pending.pop() {
@@ -321,7 +319,7 @@ fn depending(f: &FuncMut<'_>, group: &[OpId], left: &mut usize) -> Option<Vec<Op
             for (user, _) in f.body.uses(result) {
                 *left = left.checked_sub(1)?;
                 let user = f.body.ancestor_in(user, block)?;
-                if group.contains(&user) {
+                if members.contains(&user) {
                     return None;
                 }
                 if !seen.insert(user) || !f.body.is_before(user, last) {
