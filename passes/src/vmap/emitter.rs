@@ -68,7 +68,8 @@ impl<'f> Emitter<'f> {
 
     /// Keeps the error that what is emitted about is not batched.
     pub(super) fn report(&self, message: impl Into<String>, help: &str) {
-        let span = self.f.borrow().span(self.loc());
+        let f = self.f.borrow();
+        let span = f.span(self.loc()).or(f.base());
         let error = Diagnostic::error(NOT_BATCHED, message).at(span).help(help);
         self.found.borrow_mut().push(error);
     }

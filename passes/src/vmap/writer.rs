@@ -4,8 +4,8 @@ use std::convert::Infallible;
 
 use indexmap::IndexSet;
 use ir_core::{
-    BlockId, Body, Diagnostic, Diagnostics, FuncMut, InsertPoint, Item, OpId, OpParts, Signature,
-    Symbol, Type, TypeData, ValueId, ValueMap,
+    BlockId, Body, DType, Diagnostic, Diagnostics, FuncMut, InsertPoint, Item, OpId, OpParts,
+    Scalar, Signature, Symbol, TensorData, Type, TypeData, ValueId, ValueMap,
 };
 use relay::interpreter::Evaluate;
 use relay::language::{
@@ -340,7 +340,7 @@ impl Writer<'_, '_> {
     /// Writes `op` once for each example, and joins the values.
     fn one_by_one(&self, emitter: &Emitter<'_>, op: OpId) -> ValueId {
         let (body, result) = (self.body, self.body.result(op, 0));
-        let Some(count) = self.count(emitter, op) else { return self.stand_in(op) };
+        let Some(count) = self.count(emitter, op) else { return self.stand_in(emitter, op) };
         let used = self.used(op);
         let values = (0..count).map(|index| {
             let own = used.iter().map(|value| (*value, self.example(emitter, *value, index)));
@@ -453,7 +453,7 @@ impl Writer<'_, '_> {
     /// example does not choose may not end.
     fn called_one_by_one(&mut self, emitter: &Emitter<'_>, op: OpId) -> ValueId {
         let ty = self.body.ty(self.body.result(op, 0));
-        let Some(count) = self.count(emitter, op) else { return self.stand_in(op) };
+        let Some(count) = self.count(emitter, op) else { return self.stand_in(emitter, op) };
         let (item, given) = self.function_of(op, None);
         let function = item.signature.ty;
         let name = self.program.piece((self.name, op, None), || item);
@@ -492,7 +492,7 @@ impl Writer<'_, '_> {
                 "what differs between examples is written to a cell that they share",
                 "return the new value instead of writing it to a cell, or let `over` name the parameter with the cell",
             );
-            return Some(self.stand_in(op));
+            return Some(self.stand_in(emitter, op));
         }
         if let Some(call) = body.view::<Call>(op)
             && let Some(callee) = crate::gradient::callee(self.program.before, body, op)
@@ -544,10 +544,12 @@ impl Writer<'_, '_> {
         emitter.converted(value, one.result, body.ty(body.result(op, 0)))
     }
 
-    /// Something in the place of the value of `op`, which was reported.
-    fn stand_in(&self, op: OpId) -> ValueId {
-        let used = self.used(op);
-        self.map[used.first().expect("what depends on something takes something")]
+    /// Something in the place of the value of `op`, which was reported: what makes cells may take nothing.
+    fn stand_in(&self, emitter: &Emitter<'_>, op: OpId) -> ValueId {
+        match self.used(op).first() {
+            Some(used) => self.map[used],
+            None => emitter.constant(TensorData::scalar(DType::FLOAT32, Scalar::Int(0))),
+        }
     }
 }
 
