@@ -1,18 +1,21 @@
 //! From verified kernels to C text.
 //!
-//! One function per kernel. Before it is written, five analyses look at its body once each:
+//! One function per kernel. Loops are cut where what they choose changes (`cuts.rs`). Then analyses look at the body
+//! once each:
 //!
 //! 1. *ranges*: which numbers an integer may be; they prove that plain C arithmetic is exact, and
 //!    only what they cannot prove goes through functions that wrap;
 //! 2. *affine*: indices as sums of products with constants;
 //! 3. *plan*: which values get a variable, and which are written where they are used;
 //! 4. *layout*: which buffers are variables, stack arrays, or places in the workspace;
-//! 5. *arms*: which choices may be branches.
+//! 5. *chains*: which choices are between parts that follow one another;
+//! 6. *arms*: which choices may be branches.
 //!
 //! Then the text is written in program order, each expression from the text of its operands.
 //! **Equal modules give equal text.**
 
 mod arms;
+mod chains;
 mod cuts;
 mod expr;
 mod helpers;

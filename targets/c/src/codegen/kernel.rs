@@ -13,7 +13,8 @@ use te::loops::{Alloc, Atomic, Barrier, Call, Data, For, If, Store};
 use super::Style;
 use super::affine::{Affine, Linear};
 use super::arms::Arms;
-use super::cuts::cuts;
+use super::chains::Chains;
+use super::cuts::cut;
 use super::expr::{Expr, SUM, storage};
 use super::helpers::{Helpers, words};
 use super::in_place::InPlace;
@@ -100,12 +101,8 @@ enum Step {
     Op(OpId),
     /// Ends a branch.
     Close,
-    /// Ends a loop, whose body started there in the text.
-    EndLoop {
-        name: String,
-        start: usize,
-        parts: Vec<(i64, i64)>,
-    },
+    /// Ends a loop over this index.
+    EndLoop(String),
     /// Ends one branch and starts the other.
     Else(BlockId),
     /// Ends a parallel loop.
@@ -117,6 +114,7 @@ pub(super) struct Emitter<'a> {
     pub(super) body: &'a Body,
     pub(super) ranges: Ranges,
     pub(super) affine: Affine,
+    pub(super) chains: Chains,
     pub(super) plan: Plan,
     pub(super) arms: Arms,
     pub(super) helpers: Helpers,
@@ -198,13 +196,18 @@ pub(super) fn write(
     is_program: bool,
     callees: &Callees,
 ) -> Result<Written, Diagnostics> {
-    let ranges = Ranges::of(body);
-    let affine = Affine::of(body, &ranges);
+    let (mut ranges, mut affine) = analyses(body);
+    let parts = cut(body, &affine, &ranges);
+    let body = parts.as_ref().unwrap_or(body);
+    if parts.is_some() {
+        (ranges, affine) = analyses(body);
+    }
     let plan = Plan::of(body, &affine, &ranges);
     // A call of what has no body is refused.
     let workspace =
         |call: &Call| callees.known.get(&call.kernel).map_or(0, |known| known.workspace);
     let layout = Layout::of(body, &affine, &ranges, workspace);
+    let chains = Chains::of(body, &affine, &ranges);
     let arms = Arms::of(body, &layout);
     let transposes = Transposes::of(body, &affine, &ranges, style.vector_bits);
     let words = match style.vector_bits {
@@ -225,6 +228,7 @@ pub(super) fn write(
         body,
         ranges,
         affine,
+        chains,
         plan,
         arms,
         helpers: Helpers::new(style.vector_bits > 0),
@@ -261,6 +265,12 @@ pub(super) fn write(
     }
     let written = emitter.kernel();
     if emitter.errors.is_empty() { Ok(written) } else { Err(emitter.errors) }
+}
+
+fn analyses(body: &Body) -> (Ranges, Affine) {
+    let ranges = Ranges::of(body);
+    let affine = Affine::of(body, &ranges);
+    (ranges, affine)
 }
 
 impl Emitter<'_> {
@@ -484,17 +494,9 @@ impl Emitter<'_> {
                     self.depth -= 1;
                     self.line("}");
                 }
-                Step::EndLoop { name, start, parts } => {
-                    let inside = match parts.is_empty() {
-                        true => String::new(),
-                        false => self.out[start..].to_string(),
-                    };
-                    self.end_loop();
-                    for part in parts {
-                        self.start_loop(&name, part);
-                        self.out += &inside;
-                        self.end_loop();
-                    }
+                Step::EndLoop(name) => {
+                    self.depth -= 1;
+                    self.line("}");
                     // Loops beside one another may share a name.
                     self.names.release(&name);
                     self.scope.shift_remove(&name);
@@ -568,19 +570,14 @@ impl Emitter<'_> {
             let end = self.end(&name, extent, limit);
             self.line(&format!("for (int64_t {name} = 0; {name} < {end}; {name}++) {{"));
             self.depth += 1;
-            let start = self.out.len();
-            steps.push(Step::EndLoop { name: name.clone(), start, parts: vec![] });
+            steps.push(Step::EndLoop(name.clone()));
         } else if is_parallel(for_loop) && self.outlined.is_none() {
             self.fork(op, &name, extent);
             steps.push(Step::Join);
         } else {
-            let cuts = cuts(self.body, &self.affine, &self.ranges, op);
-            let ends = cuts.iter().copied().chain([extent]);
-            let mut parts: Vec<(i64, i64)> =
-                [0].into_iter().chain(ends.clone()).zip(ends).collect();
-            self.start_loop(&name, parts.remove(0));
-            let start = self.out.len();
-            steps.push(Step::EndLoop { name: name.clone(), start, parts });
+            self.line(&format!("for (int64_t {name} = 0; {name} < {extent}; {name}++) {{"));
+            self.depth += 1;
+            steps.push(Step::EndLoop(name.clone()));
         }
         self.declare(&name, "int64_t", false);
         self.values.insert(index, Repr::Scalar(Expr::atom(name)));
@@ -598,16 +595,6 @@ impl Emitter<'_> {
         });
         self.declare(&end, "int64_t", false);
         end
-    }
-
-    fn start_loop(&mut self, name: &str, (first, end): (i64, i64)) {
-        self.line(&format!("for (int64_t {name} = {first}; {name} < {end}; {name}++) {{"));
-        self.depth += 1;
-    }
-
-    fn end_loop(&mut self) {
-        self.depth -= 1;
-        self.line("}");
     }
 
     fn index_name(&mut self, index: ValueId) -> String {

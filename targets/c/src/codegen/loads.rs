@@ -212,6 +212,9 @@ impl Emitter<'_> {
     }
 
     pub(super) fn load_if(&mut self, op: OpId, load: &LoadIf, dtype: DType) -> Option<Repr> {
+        if let Some(chain) = self.chains.get(op).cloned() {
+            return self.chain(&chain, dtype);
+        }
         let (condition, otherwise) = (self.repr(load.condition), self.repr(load.otherwise));
         let truth = self.dtype(load.condition);
         let always = self.ranges.get(self.body, load.condition).constant();

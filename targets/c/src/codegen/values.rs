@@ -145,6 +145,7 @@ impl Emitter<'_> {
         if place == Place::Dead
             || self.affine.is_sum(result)
             || self.is_added(op)
+            || self.chains.is_inside(op)
             || self.words.is_part(result)
         {
             return;
