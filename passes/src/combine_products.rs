@@ -7,10 +7,11 @@ use ir_core::{
 };
 use relay::language::is_primitive;
 use relay_operators::attributes::Integers;
-use relay_operators::broadcast::Add;
+use relay_operators::broadcast::{Add, Multiply};
 use relay_operators::index::slice::{SliceMode, StridedSlice};
 use relay_operators::join::Concatenate;
 use relay_operators::nn::linear::{Dense, Matmul};
+use relay_operators::shape::Transpose;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use crate::emit::{self, Emit};
@@ -20,6 +21,8 @@ use crate::emit::{self, Emit};
 /// - Products of several matrices with the same one, none of which depends on the result of another, are that of
 ///   the rows of all of them; slices take the result apart.
 /// - A sum of products is the product of the first factors side by side with the second ones below one another.
+/// - A product of one column and one row that is left multiplies elements, as any `multiply` does: what is next to it can
+///   be computed with it.
 ///
 /// An unrolled recurrent network multiplies the input of each step by the same weights, and its gradient sums up a
 /// change of the weights for each step. Where these are larger than what a step has, reading them once takes a part of
@@ -66,11 +69,14 @@ impl FunctionPass for CombineProducts {
         }
         let stacked = self.stack(f)?;
         let summed = self.sum(f)?;
-        if summed > 0 {
+        let outer = multiply_outer(f)?;
+        // A sum of one zero has no sign.
+        if summed + outer > 0 {
             cx.rounded_otherwise();
         }
         cx.count("products by the same matrix", stacked);
         cx.count("sums of products", summed);
+        cx.count("products of a column and a row", outer);
         Ok(())
     }
 }
@@ -242,6 +248,31 @@ impl CombineProducts {
         }
         Ok(count)
     }
+}
+
+/// Makes multiplications of products of a column and a row; how many there were.
+fn multiply_outer(f: &mut FuncMut<'_>) -> Result<u64, Diagnostics> {
+    let is_outer = |op: &OpId| {
+        let product = Product::of(f, *op).filter(|product| product.extents[1] == 1)?;
+        let result = f.body.ty(f.body.result(*op, 0)).as_tensor()?.dtype;
+        (element_types(f, product.factors)? == [result; 2]).then_some((*op, product))
+    };
+    let products: Vec<(OpId, Product)> = f.body.walk().filter_map(|op| is_outer(&op)).collect();
+    let made = products.len() as u64;
+    for (op, product) in products {
+        let mut emit = Emit::before(f, op, "combine-products");
+        // A column is as high as the first factor has rows.
+        let mut factors = product.factors;
+        for (side, factor) in factors.iter_mut().enumerate() {
+            if product.inner[side] == side {
+                *factor = emit.op(&Transpose { data: *factor, axes: Some(vec![1, 0]) })?;
+            }
+        }
+        let [lhs, rhs] = factors;
+        let product = emit.op(&Multiply { lhs, rhs })?;
+        emit::replace(f, op, product);
+    }
+    Ok(made)
 }
 
 /// Whether `op` adds tensors of one type, of known extents.
