@@ -280,9 +280,14 @@ impl Rules<'_> {
         if vectors > 1 {
             candidates.push((last, vectors));
         }
+        let far = accesses.iter().find(|access| is_vector(access) && self.is_far(access));
         let cost = |factors: &[i64], tile: i64| {
-            self.tile_cost(&candidates, factors, accesses, tile)
-                * self.imbalance(spatial, &candidates, factors, Some(last), work)
+            let near = self.tile_cost(&candidates, factors, accesses, tile);
+            let cost = match far {
+                Some(weights) => with_stream(near, weights, spatial, &candidates, factors),
+                None => near,
+            };
+            cost * self.imbalance(spatial, &candidates, factors, Some(last), work)
         };
         let mut tile = Tile { factors: vec![1; spatial.len()] };
         for ((axis, _), factor) in candidates.iter().zip(best_factors(&candidates, most, cost)) {
@@ -290,6 +295,15 @@ impl Rules<'_> {
         }
         tile.factors.push(lanes);
         tile
+    }
+
+    /// Whether what is read does not stay in the second caches of the threads.
+    fn is_far(&self, access: &Access) -> bool {
+        let Some(ty) = self.schedule.body().ty(access.tensor).as_tensor() else { return false };
+        let bytes = ty
+            .elements()
+            .map_or(0, |elements| i128::from(elements) * i128::from(ty.dtype.bits()) / 8);
+        bytes > (self.machine.caches[1] * self.machine.threads) as i128
     }
 
     /// Cycles for each combination in a tile, roughly: loads, the latency of additions where there
@@ -347,6 +361,28 @@ impl Rules<'_> {
         let threads = self.machine.threads as f64;
         (tiles / threads).ceil() * threads / tiles
     }
+}
+
+/// A vector from beyond the second cache takes as long as so many products with vectors.
+const FAR_VECTOR: f64 = 17.0;
+
+/// What each combination costs where it costs `near` with `weights` in the nearest caches, and they come from farther
+/// away. The first tile of rows reads them from there, which takes as long as what it computes or longer; those
+/// behind it find them in the second cache. So of few rows as many as possible are in the first tile.
+fn with_stream(
+    near: f64,
+    weights: &Access,
+    spatial: &[i64],
+    candidates: &[(usize, i64)],
+    factors: &[i64],
+) -> f64 {
+    let others = spatial.iter().enumerate().filter(|(axis, _)| !weights.depends_on(*axis));
+    let all = others.fold(1.0, |all, (_, extent)| all * *extent as f64);
+    let others = candidates.iter().zip(factors).filter(|((axis, _), _)| !weights.depends_on(*axis));
+    let rows = others.fold(1.0, |rows, (_, factor)| rows * *factor as f64);
+    let first = FAR_VECTOR.max(rows * near);
+    // What is hidden behind the stream counts a little, so that of equals the better one is taken.
+    (first + (all - rows).max(0.0) * near) / all + 0.1 * near
 }
 
 /// The combination of factors of at most `most` in all, one for each of the `candidates`, axes with their
