@@ -1,6 +1,6 @@
 //! The points of a stage at which tensors are read, and by how much what is computed there changes.
 
-use ir_core::{BlockId, Body, DType, OpId, Scalar, SmallVec, ValueId};
+use ir_core::{BlockId, Body, DType, OpId, Scalar, SmallVec, TensorData, ValueId};
 use rustc_hash::FxHashMap;
 
 use super::point::{Point, is_float};
@@ -9,7 +9,7 @@ use super::{all_points, scans};
 use crate::compute::{
     Combiner, ComputeBuilder, Expression, Reduce, Scan, Scatter, Stage, Tensor, Yield,
 };
-use crate::index::Index;
+use crate::index::{Index, Indices, Var};
 use crate::scalar::{Check, Constant, ScalarOp};
 
 /// A block of a stage with all its points.
@@ -32,8 +32,9 @@ enum Seed {
     Element(Vec<(ValueId, Tensor)>),
     /// The same at the point whose number is that of the winner, elsewhere not at all.
     Winner { value: ValueId, change: Tensor, winner: Tensor, number: Number },
-    /// A factor of a product: the product of the others that are not 0, and how many are 0.
-    Factor { value: ValueId, change: Tensor, others: Tensor, zeros: Tensor },
+    /// A factor of a product: for each, the product of those before it, and, from the last one on, of those behind
+    /// it. No factor is divided by, so that it may be 0, also where this is differentiated again.
+    Factor { value: ValueId, change: Tensor, before: Tensor, behind: Tensor },
     /// As the element at `place`, where the update is the last one there.
     Update { value: ValueId, change: Tensor, place: Vec<ValueId>, last: Option<Tensor> },
     /// A step of a scan: the element, and the states behind it, whose changes are stored from the last step on.
@@ -87,7 +88,32 @@ impl Source {
         }
         point.write(e, self.block, axes);
         let seeds = self.seeds(e, point, axes);
-        point.pull(e, self.block, &seeds, point.result(load))
+        let change = point.pull(e, self.block, &seeds, point.result(load))?;
+        // Where it does not win, what it is made of may be infinite.
+        Some(match self.wins(e, point, axes) {
+            Some(wins) => masked(e, wins, change),
+            None => change,
+        })
+    }
+
+    /// Whether the point is that of the winner, where there is one.
+    fn wins(
+        &self,
+        e: &mut Expression<'_>,
+        point: &mut Point<'_>,
+        axes: &[Index],
+    ) -> Option<ValueId> {
+        let Seed::Winner { winner, number, .. } = &self.seed else { return None };
+        let own = match number {
+            Number::Value(value) => point.value(e, *value),
+            Number::From(first) => {
+                let number = row_major(&axes[*first..], &self.extents[*first..]);
+                point.write_index(e, &number)
+            }
+        };
+        let winner = point.read(e, winner, &axes[..winner.shape.len()]);
+        let [own, winner] = [own, winner].map(|number| e.cast(number, DType::INT64));
+        Some(e.eq(own, winner))
     }
 
     fn seeds(
@@ -112,37 +138,20 @@ impl Source {
                 }
                 seeds
             }
-            Seed::Winner { value, change, winner, number } => {
-                let own = match number {
-                    Number::Value(value) => point.value(e, *value),
-                    Number::From(first) => {
-                        let number = row_major(&axes[*first..], &self.extents[*first..]);
-                        point.write_index(e, &number)
-                    }
+            Seed::Winner { value, change, .. } => vec![(*value, element(e, point, change))],
+            Seed::Factor { value, change, before, behind } => {
+                let (spatial, reduced) = axes.split_at(change.shape.len());
+                let extents = &self.extents[spatial.len()..];
+                let number = row_major(reduced, extents);
+                let back = from_the_last(&number, points(extents));
+                let mut others = |products: &Tensor, number: Index| {
+                    let at: Vec<Index> = spatial.iter().cloned().chain([number]).collect();
+                    point.read(e, products, &at)
                 };
-                let winner = element(e, point, winner);
-                let winner = e.cast(winner, DType::INT64);
-                let own = e.cast(own, DType::INT64);
-                let (wins, g) = (e.eq(own, winner), element(e, point, change));
-                vec![(*value, masked(e, wins, g))]
-            }
-            Seed::Factor { value, change, others, zeros } => {
-                let (g, own) = (element(e, point, change), point.value(e, *value));
-                let dtype = e.dtype(g);
-                let own = e.cast(own, dtype);
-                let (others, zeros) = (element(e, point, others), element(e, point, zeros));
-                let (zero, none, one) = (
-                    e.number(dtype, 0.0),
-                    e.constant(DType::INT32, Scalar::Int(0)),
-                    e.constant(DType::INT32, Scalar::Int(1)),
-                );
-                // Where a factor is 0, only that one changes the product.
-                let rest = e.div(others, own);
-                let (is_zero, has_none, has_one) =
-                    (e.eq(own, zero), e.eq(zeros, none), e.eq(zeros, one));
-                let (alone, rest) = (masked(e, has_one, others), masked(e, has_none, rest));
-                let slope = e.select(is_zero, alone, rest);
-                vec![(*value, product(e, g, slope))]
+                let (before, behind) = (others(before, number), others(behind, back));
+                let others = product(e, before, behind);
+                let g = element(e, point, change);
+                vec![(*value, product(e, g, others))]
             }
             Seed::Update { value, change, place, last } => {
                 let mut g = point.read_at(e, change, place);
@@ -168,6 +177,23 @@ impl Source {
 fn row_major(axes: &[Index], extents: &[i64]) -> Index {
     let digits = axes.iter().zip(extents);
     digits.fold(Index::default(), |number, (axis, extent)| number.scaled(*extent).sum(axis))
+}
+
+/// The point among those of `extents` whose number is `number`.
+fn digits(table: &mut Indices, number: &Index, extents: &[i64]) -> Vec<Index> {
+    let mut rest = number.clone();
+    let mut digits: Vec<Index> = Vec::with_capacity(extents.len());
+    for extent in extents.iter().rev() {
+        digits.push(table.remainder(&rest, *extent));
+        rest = table.quotient(&rest, *extent);
+    }
+    digits.reverse();
+    digits
+}
+
+/// How many points axes of `extents` have.
+fn points(extents: &[i64]) -> i64 {
+    extents.iter().copied().fold(1, i64::saturating_mul)
 }
 
 /// Whether `op` has no value for some numbers.
@@ -248,25 +274,28 @@ pub(super) fn sources(
                 number: Number::Value(values[0]),
             },
         },
+        Combiner::Product if all.contains(&0) => return Ok(vec![]),
         Combiner::Product => {
             let (value, change) = one();
-            let (shape, extents) = (&stage.shape, &stage.reduction);
-            let name = format!("{name}_others");
-            let others = builder.reduce(&name, shape, extents, Combiner::Product, |e, i, r| {
-                let own = write.value(e, i, r, value);
-                let own = e.cast(own, change.dtype);
-                let (zero, one) = (e.number_like(own, 0.0), e.number_like(own, 1.0));
-                let is_zero = e.eq(own, zero);
-                e.select(is_zero, one, own)
-            });
-            let name = format!("{}_zeros", stage.name);
-            let zeros = builder.reduce(&name, shape, extents, Combiner::Sum, |e, i, r| {
-                let own = write.value(e, i, r, value);
-                let zero = e.number_like(own, 0.0);
-                let is_zero = e.eq(own, zero);
-                e.cast(is_zero, DType::INT32)
-            });
-            Seed::Factor { value, change, others, zeros }
+            let count = points(&stage.reduction);
+            let shape: Vec<i64> = stage.shape.iter().copied().chain([count]).collect();
+            let first = [TensorData::scalar(change.dtype, Scalar::Float(1.0))];
+            let mut products = |side: &str, is_back: bool| {
+                builder.scan(&format!("{name}_{side}"), &shape, rank, &first, |e, i, product| {
+                    let (mut table, vars, axes) = all_points(&shape, i);
+                    let (spatial, number) = axes.split_at(rank);
+                    let number = match is_back {
+                        true => from_the_last(&number[0], count),
+                        false => number[0].clone(),
+                    };
+                    let factor = digits(&mut table, &number, &stage.reduction);
+                    let own = write.at(e, (table, vars), &[spatial, &factor].concat(), value);
+                    let own = e.cast(own, change.dtype);
+                    SmallVec::from_slice(&[product[0], e.mul(product[0], own)])
+                })
+            };
+            let (before, behind) = (products("before", false), products("behind", true));
+            Seed::Factor { value, change, before, behind }
         }
         Combiner::User => return Err(format!("`{name}` reduces by a combination of its own")),
     };
@@ -360,9 +389,20 @@ impl Write<'_> {
         value: ValueId,
     ) -> ValueId {
         let values: Vec<ValueId> = i.iter().chain(r).copied().collect();
-        let (mut table, vars, axes) = all_points(self.extents, &values);
+        let (table, vars, axes) = all_points(self.extents, &values);
+        self.at(e, (table, vars), &axes, value)
+    }
+
+    /// `value` at the point `axes`, indices of `table` made of `vars`.
+    fn at(
+        &self,
+        e: &mut Expression<'_>,
+        (mut table, vars): (Indices, Vec<(Var, ValueId)>),
+        axes: &[Index],
+        value: ValueId,
+    ) -> ValueId {
         let mut point = Point::new(self.body, self.tensors, &mut table, vars);
-        point.write(e, self.block, &axes);
+        point.write(e, self.block, axes);
         let value = point.value(e, value);
         e.keep(&[value]);
         value

@@ -1,6 +1,7 @@
 use ir_core::{DType, Item, Module, Random, Registry, Scalar, Symbol, TensorData, verify};
 
 use super::*;
+use crate::compute::Combiner;
 use crate::generate::{self, Options, compute_function, inputs};
 use crate::interpreter::{run_compute, run_kernel, same_numbers};
 use crate::lower::lower;
@@ -95,4 +96,46 @@ fn a_combination_of_its_own_has_no_derivative() {
     let function = f.finish(&last).expect("a function");
     let error = vjp(&function, &[0]).expect_err("no derivative");
     assert_eq!(error, "`last` reduces by a combination of its own");
+}
+
+/// Second derivatives of products with factors that are 0: of `x y z`, by `y` and then by `x`, it is `z`.
+#[test]
+fn products_with_zeros_have_second_derivatives() {
+    let floats = |shape: &[i64], numbers: &[f64]| {
+        TensorData::from_f64(DType::FLOAT64, shape, numbers).expect("small")
+    };
+    let mut f = ComputeBuilder::new();
+    let x = f.input("x", &[2, 2], DType::FLOAT64);
+    let product = f.reduce("product", &[], &[2, 2], Combiner::Product, |e, _, r| e.load(&x, r));
+    let first = vjp(&f.finish(&[product]).expect("a function"), &[0]).expect("a derivative").item;
+    let second = vjp(&first, &[1]).expect("a derivative").item;
+    let one = floats(&[], &[1.0]);
+    let by_the_second = floats(&[2, 2], &[0.0, 1.0, 0.0, 0.0]);
+    for (x, changes, again) in [
+        ([0.0, 2.0, 3.0, 1.0], [6.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.0, 0.0]),
+        ([0.0, 0.0, 3.0, 1.0], [0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.0, 0.0]),
+        ([1.0, 2.0, 3.0, 4.0], [24.0, 12.0, 8.0, 6.0], [12.0, 0.0, 4.0, 3.0]),
+    ] {
+        let x = floats(&[2, 2], &x);
+        assert_eq!(run(&first, &[one.clone(), x.clone()]), [floats(&[2, 2], &changes)]);
+        let found = run(&second, &[by_the_second.clone(), one.clone(), x]);
+        assert_eq!(found, [floats(&[2, 2], &again)]);
+    }
+}
+
+/// What is not the greatest does not change the greatest, whatever it is made of.
+#[test]
+fn maxima_of_infinite_numbers_have_derivatives() {
+    let floats =
+        |numbers: &[f64]| TensorData::from_f64(DType::FLOAT64, &[3], numbers).expect("small");
+    let mut f = ComputeBuilder::new();
+    let [x, y] = ["x", "y"].map(|name| f.input(name, &[3], DType::FLOAT64));
+    let greatest = f.reduce("greatest", &[], &[3], Combiner::Max, |e, _, r| {
+        let (x, y) = (e.load(&x, r), e.load(&y, r));
+        e.mul(x, y)
+    });
+    let by_y = vjp(&f.finish(&[greatest]).expect("a function"), &[1]).expect("a derivative").item;
+    let one = TensorData::from_f64(DType::FLOAT64, &[], &[1.0]).expect("small");
+    let (x, y) = (floats(&[2.0, f64::NEG_INFINITY, 1.0]), floats(&[3.0, 1.0, 4.0]));
+    assert_eq!(run(&by_y, &[one, x, y]), [floats(&[2.0, 0.0, 0.0])]);
 }
