@@ -1,9 +1,7 @@
 //! Pooling of regions of interest.
 
 use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
-use relay::define::{
-    Define, DefineCx, Defined, Operand, Tap, resampled, stage_taps, sums_of, taps_at,
-};
+use relay::define::{Define, DefineCx, Defined, Operand, resampled, stage_taps, sums_of, taps_at};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use te::compute::{Combiner, Expression};
 use te::scalar::ScalarOp;
@@ -221,8 +219,7 @@ fn evaluate_roi_align(op: &RoiAlign<Value>, cx: &EvalCx<'_>) -> Result<Value, Ev
                 });
                 let parts = parts.unwrap_or_else(|| vec![0.0]);
                 sum += parts.iter().sum::<f64>();
-                let most = parts.into_iter().fold(f64::NEG_INFINITY, f64::max);
-                greatest = Some(greatest.map_or(most, |greatest| greatest.max(most)));
+                greatest = greatest.into_iter().chain(parts).reduce(greater);
             }
         }
         match op.mode {
@@ -230,6 +227,11 @@ fn evaluate_roi_align(op: &RoiAlign<Value>, cx: &EvalCx<'_>) -> Result<Value, Ev
             RoiMode::Max => greatest.unwrap_or(0.0),
         }
     })
+}
+
+/// The greater number; what is no number where one is none.
+fn greater(a: f64, b: f64) -> f64 {
+    if a.is_nan() || a >= b { a } else { b }
 }
 
 /// A bin of fixed places is a sum over these; how many there are otherwise depends on the regions.
@@ -257,12 +259,15 @@ fn define_roi_align(cx: &mut DefineCx<'_>) -> Defined {
         let image = e.cast(image, DType::INT64);
         e.check(inside, image, first, format!("expected an image below {batch}"))
     });
+    let mean = op.mode == RoiMode::Avg;
+    // The greatest part of a pixel is one of twice as many places: each is a pixel.
+    let candidates = if mean { ratio } else { 2 * ratio };
     let mut stages = Vec::new();
     for axis in 0..2 {
         let (bins, extent) = (shape[2 + axis], data.shape[2 + axis]);
         // Corners are x, y, and axes rows, columns.
         let corners = [2 - axis as i64, 4 - axis as i64];
-        stages.push(stage_taps(cx, &[shape[0], bins, ratio], real, |e, i| {
+        stages.push(stage_taps(cx, &[shape[0], bins, candidates], real, |e, i| {
             let number = |e: &mut Expression<'_>, value: f64| e.number(DType::FLOAT64, value);
             let corner = |e: &mut Expression<'_>, place: i64| {
                 let place = e.index(place);
@@ -282,7 +287,9 @@ fn define_roi_align(cx: &mut DefineCx<'_>) -> Defined {
             let (count, places) = (number(e, bins as f64), number(e, ratio as f64));
             let size = e.div(length, count);
             let step = e.div(size, places);
-            let (bin, at) = (e.cast(i[1], DType::FLOAT64), e.cast(i[2], DType::FLOAT64));
+            let two = e.index(2);
+            let at = if mean { i[2] } else { e.scalar(ScalarOp::FloorDiv, &[i[2], two]) };
+            let (bin, at) = (e.cast(i[1], DType::FLOAT64), e.cast(at, DType::FLOAT64));
             let half = number(e, 0.5);
             let to_bin = e.mul(bin, size);
             let begin = e.add(first, to_bin);
@@ -290,37 +297,32 @@ fn define_roi_align(cx: &mut DefineCx<'_>) -> Defined {
             let center = e.add(begin, to_center);
             let to_place = e.mul(at, step);
             let place = e.add(center, to_place);
-            define_neighbours(e, place, extent)
+            let taps = define_neighbours(e, place, extent);
+            if mean {
+                return taps.map(|(pixel, weight)| (pixel, Some(weight))).to_vec();
+            }
+            let [(low, low_weight), (high, high_weight)] = taps;
+            let (which, none) = (e.scalar(ScalarOp::FloorMod, &[i[2], two]), e.index(0));
+            let is_low = e.eq(which, none);
+            let weight = e.select(is_low, low_weight, high_weight);
+            vec![(e.select(is_low, low, high), Some(weight))]
         }));
     }
-    let mean = op.mode == RoiMode::Avg;
     let combiner = if mean { Combiner::Sum } else { Combiner::Max };
     let name = cx.stage_of("places");
-    let samples = cx.builder.reduce(&name, &shape, &[ratio, ratio], combiner, |e, i, r| {
-        let image = e.load(&images, &i[..1]);
-        let rows = taps_at(e, &stages[0], &[i[0], i[2], r[0]]);
-        let columns = taps_at(e, &stages[1], &[i[0], i[3], r[1]]);
-        let parts = |e: &mut Expression<'_>, taps: &[Vec<Tap>]| {
-            resampled(e, real, taps, |e, at| {
+    let samples =
+        cx.builder.reduce(&name, &shape, &[candidates, candidates], combiner, |e, i, r| {
+            let image = e.load(&images, &i[..1]);
+            let rows = taps_at(e, &stages[0], &[i[0], i[2], r[0]]);
+            let columns = taps_at(e, &stages[1], &[i[0], i[3], r[1]]);
+            resampled(e, real, &[rows, columns], |e, at| {
                 let none = e.index(0);
                 let inside = (e.ge(at[0], none), e.ge(at[1], none));
                 let inside = e.and(inside.0, inside.1);
                 let outside = e.number(dtype, 0.0);
                 e.load_if(inside, &data, &[image, i[1], at[0], at[1]], outside)
             })
-        };
-        if mean {
-            return parts(e, &[rows, columns]);
-        }
-        let mut most = None;
-        for row in rows {
-            for column in &columns {
-                let part = parts(e, &[vec![row], vec![*column]]);
-                most = Some(most.map_or(part, |most| e.max(most, part)));
-            }
-        }
-        most.unwrap_or_else(|| e.number(real, 0.0))
-    });
+        });
     cx.compute(|e, i| {
         let mut value = e.load(&samples, i);
         if mean {
@@ -332,7 +334,11 @@ fn define_roi_align(cx: &mut DefineCx<'_>) -> Defined {
 }
 
 /// As [`neighbours`]; more than a pixel outside, they are -1 and have the weight 0.
-fn define_neighbours(e: &mut Expression<'_>, place: ValueId, extent: i64) -> Vec<Tap> {
+fn define_neighbours(
+    e: &mut Expression<'_>,
+    place: ValueId,
+    extent: i64,
+) -> [(ValueId, ValueId); 2] {
     let mut number = |value: f64| e.number(DType::FLOAT64, value);
     let (zero, one, before) = (number(0.0), number(1.0), number(-1.0));
     let (end, last) = (number(extent as f64), number((extent - 1) as f64));
@@ -349,9 +355,9 @@ fn define_neighbours(e: &mut Expression<'_>, place: ValueId, extent: i64) -> Vec
     let high = e.min(high, last);
     let mut tap = |pixel: ValueId, weight: ValueId| {
         let (pixel, none) = (e.cast(pixel, DType::INT64), e.index(-1));
-        (e.select(inside, pixel, none), Some(e.select(inside, weight, zero)))
+        (e.select(inside, pixel, none), e.select(inside, weight, zero))
     };
-    vec![tap(low, rest), tap(high, part)]
+    [tap(low, rest), tap(high, part)]
 }
 
 fn evaluate_roi_pool(op: &RoiPool<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> {

@@ -135,8 +135,10 @@ impl Case<'_> {
         };
         let Some(image) = at(own.clone()) else { return };
         let image = numbers(&image);
-        for factor in [1.0, -0.75] {
-            let other = quarters(&own, random);
+        // Far from where it is as well: what is bounded may be linear nearby.
+        let [one, other] = [(); 2].map(|()| quarters(&own, random));
+        for (other, factor) in [(one, 1.0), (other, -0.75), (own.clone(), 7.0), (own.clone(), -9.0)]
+        {
             let (Some(a), Some(b)) = (at(other.clone()), at(combined(&own, &other, factor))) else {
                 return;
             };
