@@ -60,6 +60,14 @@ impl Batches {
         }
     }
 
+    /// The row that had element `element` of `input` when step `step` was fed, the last one; `None` where that input
+    /// is not fed.
+    pub(super) fn row(&self, step: usize, input: usize, element: usize) -> Option<usize> {
+        let (_, array) = self.fed.iter().find(|(fed, _)| *fed == input)?;
+        let place = element / (array.len() / self.rows);
+        Some(self.order.1[step % self.steps() * self.size + place])
+    }
+
     /// Orders the rows for `epoch` (Fisher and Yates, as Durstenfeld does it).
     fn shuffle(&mut self, epoch: usize) {
         let (known, order) = &mut self.order;

@@ -33,7 +33,10 @@ impl Trainer<'_> {
         let step = self.steps + 1;
         let error = Diagnostic::error(NO_NUMBER, format!("step {step} gave what is no number"));
         Ok(match self.first_without_number()? {
-            None => error.note("the reference interpreter gives numbers for it"),
+            None => error.note(match self.given_without_number()? {
+                Some(given) => format!("{given} has it already"),
+                None => "the reference interpreter gives numbers for it".to_string(),
+            }),
             Some(op) => {
                 let item = self.step.get(MAIN).expect("a step has a function");
                 let body = item.body.as_deref().expect("a step has a body");
@@ -54,6 +57,23 @@ impl Trainer<'_> {
         let inputs = Parameters::of_main(&self.step, self.registry).all.into_iter().enumerate();
         let arrays = inputs.map(|(index, input)| Ok((input.name, self.program.input(index)?)));
         Ok((&self.step, arrays.collect::<Result<_, Diagnostics>>()?))
+    }
+
+    /// What the step is given that is no number: where in the data, or which parameter.
+    fn given_without_number(&self) -> Result<Option<String>, Diagnostics> {
+        let inputs = Parameters::of_main(&self.step, self.registry).all;
+        for (index, input) in inputs.into_iter().enumerate() {
+            let elements = self.program.input(index)?.to_f64();
+            let Some(element) = elements.iter().position(|element| element.is_nan()) else {
+                continue;
+            };
+            let (name, row) = (input.name, self.batches.row(self.steps, index, element));
+            return Ok(Some(match row {
+                Some(row) => format!("row {row} of the data for `%{name}`, from 0 on,"),
+                None => format!("`%{name}`"),
+            }));
+        }
+        Ok(None)
     }
 
     fn first_without_number(&self) -> Result<Option<OpId>, Diagnostics> {

@@ -261,9 +261,11 @@ fn batch(
     };
     if batch == 0 || batch > rows {
         let message = format!("a batch of {batch} rows is none of data with {rows}");
-        return Err(named
-            .error(fed[0].parameter, message)
-            .help(format!("a batch has 1 to {rows} rows")));
+        let error = named.error(fed[0].parameter, message);
+        return Err(match rows {
+            0 => error,
+            _ => error.help(format!("a batch has 1 to {rows} rows")),
+        });
     }
     Ok(batch)
 }
