@@ -5,10 +5,12 @@ use relay::language::FUNC;
 use rustc_hash::FxHashSet;
 
 use crate::effects::referenced_functions;
+use crate::gradient::rule;
 
 /// Removes the functions that the entry functions do not reach.
 ///
-/// Types stay. Where no entry function exists, such as in a library, nothing is removed.
+/// Types stay, and so do the rules for gradients of what is reached. Where no entry function exists, such
+/// as in a library, nothing is removed.
 ///
 /// ```relay
 /// def @main(%x: float32) {
@@ -55,10 +57,11 @@ impl ModulePass for RemoveUnusedFunctions {
         pending.extend(others.filter(|(_, item)| item.body.is_some()).map(|(name, _)| *name));
         let mut reached: FxHashSet<Symbol> = pending.iter().copied().collect();
         while let Some(name) = pending.pop() {
-            for callee in module.body(name).into_iter().flat_map(|body| referenced_functions(body))
-            {
-                if reached.insert(callee) {
-                    pending.push(callee);
+            let Some(item) = module.get(name) else { continue };
+            let called = item.body.as_deref().into_iter().flat_map(referenced_functions);
+            for name in called.chain(rule(&item.signature)) {
+                if reached.insert(name) {
+                    pending.push(name);
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 mod emitter;
 mod held;
+mod rules;
 mod writer;
 
 use indexmap::IndexMap;
@@ -36,6 +37,8 @@ use crate::gradient::{
 /// choose, which may not end, and a recursion comes to fewer and fewer examples. Data are made, and taken apart, for each
 /// example, and an `if` with data in its branches, or one that few examples do on scalars, becomes a function that is
 /// called for each.
+///
+/// Where `@f` has a rule for its gradient, `@f_batched` has that of all examples.
 ///
 /// A program with branches, calls, functions that are values, data or cells is brought down to functions of the module
 /// and data first, as `gradient` does. Each example has its own cells; one that comes in and that all share holds

@@ -132,6 +132,52 @@ fn programs_for_many_examples_have_gradients() {
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
 
+/// Functions with rules have them for many examples, too: here one that is no derivative, so that it shows. Changes of
+/// what examples share are summed.
+#[test]
+fn rules_of_functions_are_batched() {
+    let registry = registry();
+    let text = "
+type Flag { On, Off }
+def @scale(%p: (Tensor[(2), float64], int32), %w: Tensor[(2), float64], %f: Flag, Gradient=@back)
+    -> Tensor[(2), float64] {
+  multiply(multiply(%p.0, %w), cast(%p.1, dtype=\"float64\"))
+}
+def @back(%p: (Tensor[(2), float64], int32), %w: Tensor[(2), float64], %f: Flag, %change: Tensor[(2), float64]) {
+  ((multiply(%change, exp(%w)), ()), match (%f) { On => multiply(%change, sin(%p.0)), Off => %change }, ())
+}
+def @main(%x: Tensor[(2), float64], %w: Tensor[(2), float64]) {
+  let %y = @scale((%x, 3), %w, On);
+  add(sum(multiply(%y, @scale((%y, 2), %w, Off))), sum(%w))
+}";
+    for (size, seed) in SIZES.into_iter().zip(cases(4)) {
+        let gradients = |passes: [&str; 2]| {
+            let mut module = parse("program", text, &registry).expect("a well-typed program");
+            for pass in passes {
+                run(&mut module, pass, &registry).unwrap_or_else(|found| panic!("{found}"));
+            }
+            let out = common::printed(&module, &registry);
+            ir_core::verify(&module, &registry).unwrap_or_else(|found| panic!("{found:?}\n{out}"));
+            let main = module.get("main").expect("a function");
+            let args = random_arguments(main, &registry, &module.signatures(), seed);
+            let value = Interpreter::new(&module, &registry).call("main", args.expect("tensors"));
+            let value = value.unwrap_or_else(|found| panic!("{found:?}\n{out}"));
+            value.as_tuple().expect("a value with gradients")[1].clone()
+        };
+        let over_all = format!("vmap{{size={size}}}");
+        let (one, other) = (gradients(["gradient", &over_all]), gradients([&over_all, "gradient"]));
+        assert_eq!(approx_equal(&other, &one, 1e-9, 1e-9), Ok(()));
+        let over_x = format!("vmap{{size={size} over=x}}");
+        let (one, other) = (gradients(["gradient", &over_x]), gradients([&over_x, "gradient"]));
+        let [by_x, by_w] = one.as_tuple().expect("two gradients") else { panic!("{one:?}") };
+        let rows = by_w.as_tensor().expect("a tensor").to_f64();
+        let sum = [0, 1].map(|axis| rows.iter().skip(axis).step_by(2).sum::<f64>());
+        let sum = ir_core::TensorData::from_f64(ir_core::DType::FLOAT64, &[2], &sum).expect("two");
+        let expected = Value::tuple([by_x.clone(), sum.into()]);
+        assert_eq!(approx_equal(&other, &expected, 1e-9, 1e-9), Ok(()));
+    }
+}
+
 /// Random programs of the whole language.
 #[test]
 fn random_programs_are_batched() {

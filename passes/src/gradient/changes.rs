@@ -40,7 +40,7 @@ pub(super) struct Form {
 }
 
 /// The changes of the data of a module.
-pub(super) struct Changes {
+pub(crate) struct Changes {
     declared: FxHashMap<Symbol, AdtDecl>,
     /// By constructor, the data type and its place there.
     constructors: FxHashMap<Symbol, (Symbol, usize)>,
@@ -57,7 +57,7 @@ pub(super) struct Changes {
 
 impl Changes {
     /// Those of the data types of `module`, none of which is needed yet. Linear in the declarations.
-    pub(super) fn of(module: &Module) -> Changes {
+    pub(crate) fn of(module: &Module) -> Changes {
         let declared: FxHashMap<Symbol, AdtDecl> = module
             .items
             .iter()

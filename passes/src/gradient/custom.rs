@@ -24,7 +24,7 @@ const HELP: &str = "write `Gradient=@g`, where `@g` is a function of the module 
                     parameter";
 
 /// The function that is the rule of one with this signature.
-pub(super) fn rule(signature: &Signature) -> Option<Symbol> {
+pub(crate) fn rule(signature: &Signature) -> Option<Symbol> {
     signature.attrs.value(RULE)
 }
 
@@ -83,7 +83,7 @@ pub(super) fn refuse_rule_of_root(name: Symbol, signature: &Signature) -> PassRe
 }
 
 /// Errors where function `name` of `module` has a rule of another type than that of its gradient.
-pub(super) fn check(module: &Module, name: Symbol, data: &mut Changes) -> PassResult {
+pub(crate) fn check(module: &Module, name: Symbol, data: &mut Changes) -> PassResult {
     let item = &module.items[&name];
     let Some(rule) = rule(&item.signature) else { return Ok(()) };
     let function = item.signature.ty.as_function().expect("what is called is a function");

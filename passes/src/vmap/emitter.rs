@@ -110,7 +110,7 @@ impl<'f> Emitter<'f> {
     }
 
     /// The fields of `tuple`, whose types for one example are `types`, each as `each` gives it.
-    fn fields(
+    pub(super) fn fields(
         &self,
         tuple: ValueId,
         types: &[Type],

@@ -17,12 +17,11 @@ use relay_operators::elementwise::LogicalNot;
 use relay_operators::gradient::{Emit, Term};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
-use super::Program;
 use super::emitter::Emitter;
 use super::held::{MOST_CALLS, MOST_SCALARS, held, is_stacked};
+use super::{Program, rules};
 use crate::codes::NOT_BATCHED;
 use crate::emit::erase_unused;
-use crate::gradient::RULE;
 
 /// A block whose operations are being written.
 struct Frame {
@@ -62,6 +61,7 @@ pub(super) fn write(
 ) -> Result<Item, Diagnostics> {
     let body = item.body.as_deref().expect("what is batched has a body");
     let mut signature = item.signature.clone();
+    signature.attrs = rules::attributes(program, (name, item), flags, extent)?;
     let mut out = Body::new();
     let (signatures, registry) = (program.signatures, program.registry);
     let (map, over, reading) = Default::default();
@@ -76,7 +76,6 @@ pub(super) fn write(
     };
     let expect_held = |ty: Type| held(ty, extent).ok_or_else(|| too_many(ty));
     signature.ty = held_function(item.signature.ty, flags, expect_held)?;
-    signature.attrs = signature.attrs.without(RULE);
     for (param, flag) in body.block_args(body.entry()).iter().zip(flags) {
         let ty = body.ty(*param);
         let new = out.add_block_arg(out.entry(), if *flag { expect_held(ty)? } else { ty });
