@@ -339,7 +339,16 @@ impl Gradients {
                     .into()
             })
         };
-        self.wrt.iter().map(named).collect()
+        let wanted = self.wrt.iter().map(named).collect::<Result<Vec<ValueId>, Diagnostics>>()?;
+        let twice =
+            wanted.iter().enumerate().find(|(place, param)| wanted[..*place].contains(param));
+        if let Some((place, _)) = twice {
+            let name = self.wrt[place].trim_start_matches('%');
+            let error =
+                Diagnostic::error(NOT_DIFFERENTIABLE, format!("`wrt` names `%{name}` twice"));
+            return Err(error.at(f.base()).help("name each parameter once").into());
+        }
+        Ok(wanted)
     }
 }
 
@@ -441,12 +450,16 @@ pub(crate) fn normalize(
         let is_form = is_form(short_name(name.as_str()));
         !is_form || ["constant", "tuple", "tuple_get", "yield"].contains(&short_name(name.as_str()))
     };
-    let is_plain = |body: &Body| {
-        let params = body.block_args(body.entry());
-        params.iter().all(|param| !has_data(body.ty(*param)))
-            && body.walk().all(|op| is_operator(body, op))
+    // An extent for any number is a parameter as well, but one that need not be known.
+    let is_any = |ty: Type| any_part(ty, &mut |part| matches!(part.data(), TypeData::Parameter(_)));
+    let is_plain = |main: &Item| {
+        main.body.as_deref().is_none_or(|body| {
+            let params = body.block_args(body.entry());
+            params.iter().map(|param| body.ty(*param)).all(|ty| !has_data(ty) && !is_any(ty))
+                && body.walk().all(|op| is_operator(body, op))
+        })
     };
-    if module.body("main").is_none_or(|body| is_plain(body)) {
+    if module.get("main").is_none_or(is_plain) {
         return Ok(());
     }
     normalize_for(&["main".to_string()], module, checkpoint, cx)

@@ -67,9 +67,12 @@ impl<'e, 'f> Emitter<'e, 'f> {
         self.of.get().0
     }
 
-    /// Keeps an error.
+    /// Keeps an error, once: a rule may meet what it has no case for again and again.
     pub(super) fn report(&self, error: Diagnostic) {
-        self.found.borrow_mut().push(error);
+        let mut found = self.found.borrow_mut();
+        if !found.contains(&error) {
+            found.push(error);
+        }
     }
 
     /// What went wrong.
@@ -213,11 +216,14 @@ impl Emit for Emitter<'_, '_> {
     fn refuse(&self, message: String) {
         let (loc, name) = self.of.get();
         let f = self.f.borrow();
-        let operator = short_name(name.as_str());
+        let rule = match short_name(name.as_str()) {
+            "yield" => "the gradient of the value".to_string(),
+            operator => format!("the rule of `{operator}`"),
+        };
         self.report(
-            Diagnostic::error(NO_GRADIENT, format!("the rule of `{operator}` has no case for {message}"))
-                .at(f.span(loc))
-                .help("write it by other operators, or leave the parameters that it depends on out by `wrt`"),
+            Diagnostic::error(NO_GRADIENT, format!("{rule} has no case for {message}"))
+                .at(f.span(loc).or(f.base()))
+                .help("write it by other operators, say unknown extents by `bind-extents`, or leave the parameters that it depends on out by `wrt`"),
         );
     }
 }

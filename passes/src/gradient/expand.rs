@@ -6,7 +6,9 @@ use ir_core::{
     AttrDict, Body, Diagnostic, Diagnostics, InsertPoint, Item, Loc, Module, ModulePass, OpId,
     Pass, PassContext, PassResult, Symbol, Type, ValueId,
 };
-use relay::language::{FUNC, Tuple, TupleGet, create_fn, end_block, yielded};
+use relay::language::{
+    FUNC, Tuple, TupleGet, create_fn, end_block, fn_attributes, is_primitive, yielded,
+};
 use relay_operators::elementwise::ZerosLike;
 use relay_operators::gradient::Grad;
 use rustc_hash::FxBuildHasher;
@@ -14,7 +16,7 @@ use rustc_hash::FxBuildHasher;
 use super::changes::call;
 use super::custom::call_of;
 use super::{Checkpoint, EXTERN, Root, differentiate_roots, normalize_for};
-use crate::codes::NOT_DIFFERENTIABLE;
+use crate::codes::{NO_GRADIENT, NOT_DIFFERENTIABLE};
 use crate::inline::{groups, references};
 use crate::pipelines;
 use crate::remove_unused_functions::RemoveUnusedFunctions;
@@ -57,7 +59,11 @@ const GRAD: &str = "expand-grad.parameters";
 /// }
 /// ```
 #[derive(Pass)]
-#[pass(name = "expand-grad", module)]
+#[pass(
+    name = "expand-grad",
+    module,
+    never_after = "simplify-inference alter-op-layout convert-layout fuse"
+)]
 pub struct ExpandGrad {
     /// Names of the entry functions, joined with `+`.
     #[default(vec!["main".to_string()])]
@@ -80,6 +86,7 @@ pub(super) fn expand(
     checkpoint: Checkpoint,
     cx: &mut PassContext<'_>,
 ) -> PassResult {
+    refuse_kernels(module)?;
     if !outline(module) {
         return Ok(());
     }
@@ -97,6 +104,26 @@ pub(super) fn expand(
     }
     let unused = Step::of::<RemoveUnusedFunctions>().with("entry", entry.join("+"));
     pipelines::apply(&Pipeline::from([unused]), module, cx)
+}
+
+/// Errors where `grad` is in a kernel.
+fn refuse_kernels(module: &Module) -> PassResult {
+    let mut found = Diagnostics::default();
+    for item in module.items.values() {
+        let Some(body) = item.body.as_deref() else { continue };
+        for op in body.walk().filter(|op| body.is::<Grad>(*op)) {
+            let holder = body.op_block(op).and_then(|block| body.parent_op(body.region_of(block)));
+            let attrs =
+                holder.map_or(item.signature.attrs, |function| fn_attributes(body, function));
+            if is_primitive(attrs) {
+                let place = body.loc(op).span(item.signature.span);
+                let help = "run `expand-grad` before `fuse`, or `defuse` before `expand-grad`";
+                let error = Diagnostic::error(NO_GRADIENT, "a kernel has no gradient");
+                found.push(error.at(place).help(help));
+            }
+        }
+    }
+    if found.is_empty() { Ok(()) } else { Err(found) }
 }
 
 /// Gives `grad` of each type a function of the module, which calls what it is given, with zeros for the

@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 
 use ir_core::{
-    AttrDict, Body, Diagnostics, InsertPoint, Item, Loc, Module, PassContext, Symbol, Type,
+    AttrDict, Body, Diagnostic, Diagnostics, InsertPoint, Item, Loc, Module, PassContext, Symbol,
+    Type,
 };
 use relay::language::{Tuple, TupleGet, create_fn, end_block};
 
@@ -12,6 +13,7 @@ use super::checkpoint::{self, Checkpoint};
 use super::custom::{call_of, refuse_rule_of_root};
 use super::functions::{Program, name_pairs};
 use super::{activity, refuse_value_without_floats, refuse_writes};
+use crate::codes::NOT_DIFFERENTIABLE;
 
 /// Makes function `name` of `module` give its value and the function from the change of the value to those of
 /// the parameters in `wanted`, and counts the functions that became pairs.
@@ -31,6 +33,12 @@ pub(super) fn closures(
     let mut data = Changes::of(&before);
     refuse_value_without_floats(name, &item, &|ty| data.is_differentiable(ty))?;
     let function = item.signature.ty.as_function().expect("a function has the type of one").clone();
+    if let Some(parameter) = function.type_params.first() {
+        let message =
+            format!("`@{name}` is for any `{parameter}`, and the data that it keeps for one");
+        let error = Diagnostic::error(NOT_DIFFERENTIABLE, message).at(item.signature.span);
+        return Err(error.help("say what it is, as by `bind-extents`").into());
+    }
     let is_wanted =
         |(place, ty): (usize, &Type)| wanted.contains(&place) && data.is_differentiable(*ty);
     let flags: Vec<bool> = function.params.iter().enumerate().map(is_wanted).collect();

@@ -12,7 +12,7 @@ use ir_core::{
     Symbol, Type, ValueId, ValueMap,
 };
 use relay::language::{Call, FUNC, Match, Pattern, end_block};
-use relay_operators::gradient::Change;
+use relay_operators::gradient::{Change, Emit};
 use rustc_hash::FxBuildHasher;
 
 use super::activity::{Active, active_values, callee};
@@ -230,7 +230,14 @@ impl Program<'_> {
             };
             let (changes, declared) = reverse(&emitter, &forward, entry, changes);
             let gradients = wanted.iter().map(|param| {
-                emitter.write(changes.get(param).unwrap_or(&Change::None), emitter.ty(*param))
+                let ty = emitter.ty(*param);
+                let change = emitter.write(changes.get(param).unwrap_or(&Change::None), ty);
+                // The change of what forgot its extents does not know them.
+                let (found, expected) = (emitter.ty(change), emitter.change_type(ty));
+                if found != expected {
+                    emitter.refuse(format!("a change of type {found}, where {expected} is known"));
+                }
+                change
             });
             (emitter.fields(&gradients.collect::<Vec<_>>()), declared)
         };
