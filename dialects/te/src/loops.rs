@@ -29,7 +29,7 @@ use ir_core::text::ItemSyntax;
 use ir_core::{AttrValue, DType, InferCx, ItemDef, Op, Registry, Signature, Stop, Type, ValueId};
 
 pub use phases::{ThreadAxis, missing_barrier, thread_axis};
-pub use plan::{ALIGNMENT, MemoryPlan, plan_memory};
+pub use plan::{ALIGNMENT, Arrangement, MemoryPlan, arrange, plan_memory};
 pub use simplify::simplify;
 pub use unroll::{MAX_OPS, unroll};
 pub use vectorize::{MAX_LANES, vectorize};

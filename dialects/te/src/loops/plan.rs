@@ -37,12 +37,12 @@ pub fn plan_memory(body: &mut Body, alignment: i64) -> Result<MemoryPlan, String
     let sum = sum.ok_or("the buffers are too large together")?;
     let (mut places, lower_bound) = in_program_order(&buffers);
     if places.end > lower_bound && buffers.len() <= MOST_BUFFERS {
-        let others = largest_first(&buffers);
+        let others = best_order(&buffers);
         if others.end < places.end {
             places = others;
         }
     }
-    let placed = buffers.iter().map(|buffer| buffer.alloc).zip(places.offsets);
+    let placed = buffers.iter().map(|buffer| buffer.op).zip(places.offsets);
     // What nothing uses needs no place of its own.
     for (op, offset) in placed.chain(unused.into_iter().map(|op| (op, 0))) {
         let mut alloc: Alloc = body.view(op).expect("buffers that are planned are allocated");
@@ -52,12 +52,86 @@ pub fn plan_memory(body: &mut Body, alignment: i64) -> Result<MemoryPlan, String
     Ok(MemoryPlan { planned: places.end, sum, lower_bound })
 }
 
+/// Where buffers lie in a workspace, and what operations need for themselves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Arrangement {
+    /// Of what an operation allocates, or needs while it runs: where that begins, in bytes.
+    pub offsets: FxHashMap<OpId, i64>,
+    /// Where all of it ends.
+    pub end: i64,
+}
+
+/// Arranges the buffers of the entry block of `body`, which have [places](plan_memory), beside what its operations need
+/// for themselves while they run, as many bytes as `needed` says. That lies in the smallest gap between the buffers that
+/// live then, or behind them; where less is taken when the largest of all are placed first, buffers move. `None` where
+/// nothing is needed, other blocks have buffers with places, or there are too many. A number of steps that is quadratic in
+/// that of buffers and operations.
+pub fn arrange(body: &Body, alignment: i64, needed: impl Fn(OpId) -> i64) -> Option<Arrangement> {
+    let entry = body.entry();
+    let offset_of = |op: OpId| body.view::<Alloc>(op).and_then(|alloc| alloc.offset);
+    let mut planned = body.walk().filter(|op| offset_of(*op).is_some());
+    if planned.any(|op| body.op_block(op) != Some(entry)) {
+        return None;
+    }
+    let (buffers, _) = buffers(body, alignment).ok()?;
+    let own = |(number, op): (usize, OpId)| {
+        let bytes = needed(op);
+        (bytes > 0).then_some(Buffer { op, bytes, first: number, last: number })
+    };
+    let own: Vec<Buffer> = body.block_ops(entry).enumerate().filter_map(own).collect();
+    if own.is_empty() || buffers.len() + own.len() > MOST_BUFFERS {
+        return None;
+    }
+    let placed = buffers.iter().map(|buffer| Some((offset_of(buffer.op)?, buffer)));
+    let mut placed: Vec<(i64, &Buffer)> = placed.collect::<Option<_>>()?;
+    placed.sort_by_key(|(offset, _)| *offset);
+    let mut offsets: FxHashMap<OpId, i64> =
+        placed.iter().map(|(offset, buffer)| (buffer.op, *offset)).collect();
+    let mut end = placed.iter().map(|(offset, buffer)| buffer.end(*offset)).max().unwrap_or(0);
+    for one in &own {
+        let offset = one.smallest_gap(placed.iter().copied());
+        offsets.insert(one.op, offset);
+        end = end.max(one.end(offset));
+    }
+    let all: Vec<Buffer> = buffers.into_iter().chain(own).collect();
+    let moved = best_order(&all);
+    if moved.end < end {
+        offsets = all.iter().map(|buffer| buffer.op).zip(moved.offsets).collect();
+        end = moved.end;
+    }
+    Some(Arrangement { offsets, end })
+}
+
 /// A buffer, and the operations of the entry block, by number, that are the first and the last to use it.
 struct Buffer {
-    alloc: OpId,
+    /// What allocates or needs it.
+    op: OpId,
     bytes: i64,
     first: usize,
     last: usize,
+}
+
+impl Buffer {
+    /// Where it ends if it begins at `offset`.
+    fn end(&self, offset: i64) -> i64 {
+        offset.saturating_add(self.bytes)
+    }
+
+    /// Where it fits best between those of `placed` that live when it does, in the order of their offsets, or behind them.
+    fn smallest_gap<'b>(&self, placed: impl Iterator<Item = (i64, &'b Buffer)>) -> i64 {
+        let (mut gap, mut end) = (None::<(i64, i64)>, 0i64);
+        for (offset, other) in placed {
+            if other.last < self.first || self.last < other.first {
+                continue;
+            }
+            let size = offset - end;
+            if size >= self.bytes && gap.is_none_or(|(least, _)| size < least) {
+                gap = Some((size, end));
+            }
+            end = end.max(other.end(offset));
+        }
+        gap.map_or(end, |(_, offset)| offset)
+    }
 }
 
 /// The global buffers that the entry block of `body` allocates, in the order of their first uses, and the
@@ -87,7 +161,7 @@ fn buffers(body: &Body, alignment: i64) -> Result<(Vec<Buffer>, Vec<OpId>), Stri
             Some((first.min(user), last.max(user)))
         });
         match span {
-            Some((first, last)) => buffers.push(Buffer { alloc: op, bytes, first, last }),
+            Some((first, last)) => buffers.push(Buffer { op, bytes, first, last }),
             None => unused.push(op),
         }
     }
@@ -121,31 +195,29 @@ fn in_program_order(buffers: &[Buffer]) -> (Places, i64) {
     (Places { offsets, end: memory.end }, most)
 }
 
-/// Places the largest of `buffers` first, each in the smallest gap between those that live when it does (Pisarchyk
-/// and Lee, arXiv 2001.03288).
-fn largest_first(buffers: &[Buffer]) -> Places {
+/// Places the largest of `buffers` first, or those that are large for long, whichever takes less.
+fn best_order(buffers: &[Buffer]) -> Places {
+    let by_size = largest_first(buffers, |buffer| i128::from(buffer.bytes));
+    let for_long = largest_first(buffers, |buffer| {
+        i128::from(buffer.bytes) * (buffer.last - buffer.first + 1) as i128
+    });
+    if for_long.end < by_size.end { for_long } else { by_size }
+}
+
+/// Places those of `buffers` first of which `size` is the greatest, each in the smallest gap between those that live when
+/// it does (Pisarchyk and Lee, arXiv 2001.03288).
+fn largest_first(buffers: &[Buffer], size: impl Fn(&Buffer) -> i128) -> Places {
     let mut order: Vec<usize> = (0..buffers.len()).collect();
-    order.sort_by_key(|number| Reverse(buffers[*number].bytes));
+    order.sort_by_key(|number| Reverse(size(&buffers[*number])));
     let mut places = Places { offsets: vec![0; buffers.len()], end: 0 };
     // In the order of their offsets.
     let mut placed: Vec<usize> = Vec::with_capacity(buffers.len());
     for number in order {
         let buffer = &buffers[number];
-        let (mut gap, mut end) = (None::<(i64, i64)>, 0i64);
-        for other in &placed {
-            let (offset, other) = (places.offsets[*other], &buffers[*other]);
-            if other.last < buffer.first || buffer.last < other.first {
-                continue;
-            }
-            let size = offset - end;
-            if size >= buffer.bytes && gap.is_none_or(|(least, _)| size < least) {
-                gap = Some((size, end));
-            }
-            end = end.max(offset + other.bytes);
-        }
-        let offset = gap.map_or(end, |(_, offset)| offset);
+        let others = placed.iter().map(|other| (places.offsets[*other], &buffers[*other]));
+        let offset = buffer.smallest_gap(others);
         places.offsets[number] = offset;
-        places.end = places.end.max(offset + buffer.bytes);
+        places.end = places.end.max(buffer.end(offset));
         let place = placed.partition_point(|other| places.offsets[*other] <= offset);
         placed.insert(place, number);
     }
@@ -262,6 +334,58 @@ mod tests {
     }
 
     #[test]
+    fn what_an_operation_needs_lies_beside_what_lives_then() {
+        let mut body = calls(&[64, 64, 64], &[&[0, 1], &[1, 2], &[0, 2]]);
+        plan_memory(&mut body, ALIGNMENT).unwrap();
+        let all: Vec<OpId> = body.walk().filter(|op| body.is::<Call>(*op)).collect();
+        let places = |bytes: i64| {
+            let needed = |op: OpId| if all.contains(&op) { bytes } else { 0 };
+            let arranged = arrange(&body, ALIGNMENT, needed).expect("all buffers are of one block");
+            (all.iter().map(|op| arranged.offsets[op]).collect::<Vec<_>>(), arranged.end)
+        };
+        assert_eq!(places(64), (vec![128, 192, 64], 256));
+        assert_eq!(places(65), (vec![128, 192, 192], 257));
+    }
+
+    #[test]
+    fn what_operations_need_does_not_overlap_what_lives_then() {
+        let mut moved = 0;
+        for seed in 0..200 {
+            let mut random = Random::new(seed);
+            let sizes: Vec<i64> = (0..20).map(|_| 1 + random.below(1000) as i64).collect();
+            let uses: Vec<Vec<usize>> =
+                (0..40).map(|_| (0..2).map(|_| random.below(20)).collect()).collect();
+            let uses: Vec<&[usize]> = uses.iter().map(|buffers| &buffers[..]).collect();
+            let mut body = calls(&sizes, &uses);
+            plan_memory(&mut body, ALIGNMENT).unwrap();
+            let needs: FxHashMap<OpId, i64> = body
+                .walk()
+                .filter(|op| body.is::<Call>(*op))
+                .map(|op| (op, 64 * random.below(20) as i64))
+                .collect();
+            let needed = |op: OpId| needs.get(&op).copied().unwrap_or(0);
+            let Arrangement { offsets, end } = arrange(&body, ALIGNMENT, needed).unwrap();
+            let (buffers, _) = buffers(&body, ALIGNMENT).unwrap();
+            let stayed = |buffer: &Buffer| {
+                body.view::<Alloc>(buffer.op).and_then(|alloc| alloc.offset)
+                    == Some(offsets[&buffer.op])
+            };
+            moved += usize::from(!buffers.iter().all(stayed));
+            for (number, op) in body.block_ops(body.entry()).enumerate() {
+                let own = Some((offsets.get(&op).copied().unwrap_or(0), needed(op)));
+                let live = buffers.iter().filter(|b| b.first <= number && number <= b.last);
+                let live = live.map(|buffer| (offsets[&buffer.op], buffer.bytes));
+                let mut all: Vec<(i64, i64)> =
+                    live.chain(own.filter(|(_, bytes)| *bytes > 0)).collect();
+                all.sort_unstable();
+                assert!(all.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "{seed}");
+                assert!(all.iter().all(|(offset, bytes)| offset + bytes <= end), "seed {seed}");
+            }
+        }
+        assert!((20..200).contains(&moved), "{moved}");
+    }
+
+    #[test]
     fn what_is_live_together_does_not_overlap() {
         for seed in 0..200 {
             let mut random = Random::new(seed);
@@ -274,7 +398,7 @@ mod tests {
             assert!(plan.lower_bound <= plan.planned && plan.planned <= plan.sum, "{plan:?}");
             let (buffers, _) = buffers(&body, ALIGNMENT).unwrap();
             let offset = |buffer: &Buffer| {
-                body.view::<Alloc>(buffer.alloc).and_then(|alloc| alloc.offset).unwrap()
+                body.view::<Alloc>(buffer.op).and_then(|alloc| alloc.offset).unwrap()
             };
             for (number, a) in buffers.iter().enumerate() {
                 assert!(offset(a) + a.bytes <= plan.planned, "seed {seed}");

@@ -4,7 +4,7 @@ use ir_core::tensor::tensor_bytes;
 use ir_core::{Body, OpId, SmallVec, ValueId};
 use rustc_hash::FxHashMap;
 use te::compute::Load;
-use te::loops::{Alloc, Call, For, ForKind, Scope, Store};
+use te::loops::{Alloc, Arrangement, Call, For, ForKind, Scope, Store, arrange};
 
 use super::affine::Affine;
 use super::ranges::Ranges;
@@ -203,7 +203,9 @@ impl Layout {
         workspace: impl Fn(&Call) -> usize,
     ) -> Layout {
         let mut layout = Layout::default();
-        let planned = planned(body);
+        let arranged = arranged(body, &workspace);
+        let offset_of = |op: OpId| Some(place(*arranged.as_ref()?.offsets.get(&op)?));
+        let planned = arranged.as_ref().map_or_else(|| planned(body), |all| place(all.end));
         let last_uses = last_uses(body);
         layout.shares = !last_uses.is_empty();
         let mut frames = vec![Frame { top: planned, most: planned, ..Frame::default() }];
@@ -230,7 +232,10 @@ impl Layout {
                     let freed = last_uses.get(&op).into_iter().flatten();
                     steps.extend(freed.map(|(buffer, bytes)| Step::Free(*buffer, *bytes)));
                     if let Some(alloc) = body.view::<Alloc>(op) {
-                        let home = home(body, affine, ranges, op, &alloc, frame);
+                        let home = match offset_of(op) {
+                            Some(offset) => Home::Workspace(offset),
+                            None => home(body, affine, ranges, op, &alloc, frame),
+                        };
                         layout.homes.insert(body.result(op, 0), home);
                     } else if let Some(bytes) = body
                         .view::<Call>(op)
@@ -238,7 +243,8 @@ impl Layout {
                         .filter(|bytes| *bytes > 0)
                     {
                         let top = frame.top;
-                        layout.calls.insert(op, frame.above(bytes));
+                        let offset = offset_of(op).unwrap_or_else(|| frame.above(bytes));
+                        layout.calls.insert(op, offset);
                         frame.top = top;
                     }
                     if !body.has_regions(op) {
@@ -331,6 +337,17 @@ fn last_uses(body: &Body) -> FxHashMap<OpId, Vec<(ValueId, usize)>> {
         }
     }
     last_uses
+}
+
+/// Where buffers that have places lie beside what calls need for themselves.
+fn arranged(body: &Body, workspace: impl Fn(&Call) -> usize) -> Option<Arrangement> {
+    let needed = |op: OpId| {
+        let bytes = body.view::<Call>(op).map_or(0, |call| workspace(&call));
+        // What is more than any memory has stays behind all.
+        let whole = bytes.checked_next_multiple_of(ALIGNMENT);
+        whole.and_then(|bytes| i64::try_from(bytes).ok()).unwrap_or_default()
+    };
+    arrange(body, ALIGNMENT as i64, needed)
 }
 
 /// Bytes of a buffer.
