@@ -2,7 +2,7 @@
 //! operands, and those that do what others do for each example.
 
 use ir_core::{BlockId, Body, DType, InsertPoint, Item, OpFields, OpId, OpParts, Type, ValueId};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::compute::{
     Compute, FUNC, Load, LoadIf, Reduce, Return, Stage, Yield, function_type, tensor_of,
@@ -37,47 +37,86 @@ pub struct Rows {
 /// assert_eq!(by_rows(&body, rows), Some(Rows { shares: false }));
 /// ```
 pub fn by_rows(body: &Body, rows: &[ValueId]) -> Option<Rows> {
-    let mut rows: FxHashSet<ValueId> = rows.iter().copied().collect();
+    let axes = rows.iter().map(|tensor| (*tensor, 0)).collect();
+    let Along { results, shares } = along_axes(body, axes)?;
+    results.iter().all(|axis| *axis == 0).then_some(Rows { shares })
+}
+
+/// The axis of the results of the compute function `body` of which each index depends on the same index of `axes`
+/// alone, the axes of some of its parameters, and is computed like any other. `None` unless there is one, in the same
+/// place of all results. Linear in the size of the function.
+///
+/// ```
+/// use te::batch::along;
+/// use te::compute::ComputeBuilder;
+/// use ir_core::DType;
+///
+/// let mut builder = ComputeBuilder::new();
+/// let x = builder.input("x", &[4, 8], DType::FLOAT32);
+/// let turned = builder.compute("turned", &[8, 4], |e, i| e.load(&x, &[i[1], i[0]]));
+/// let item = builder.finish(&[turned]).expect("a compute function");
+/// let body = item.body.expect("a body");
+/// let x = body.block_args(body.entry())[0];
+/// assert_eq!(along(&body, &[(x, 0)]), Some(1));
+/// ```
+pub fn along(body: &Body, axes: &[(ValueId, usize)]) -> Option<usize> {
+    let Along { results, .. } = along_axes(body, axes.iter().copied().collect())?;
+    let (first, others) = results.split_first()?;
+    others.iter().all(|axis| axis == first).then_some(*first)
+}
+
+/// What a function does along axes.
+struct Along {
+    /// For each result, where the axis is.
+    results: Vec<usize>,
+    /// As in [`Rows`].
+    shares: bool,
+}
+
+/// What the compute function `body` does along `axes`, those of some tensors: `None` unless each index along the axis
+/// of every result depends on that index alone.
+fn along_axes(body: &Body, mut axes: FxHashMap<ValueId, usize>) -> Option<Along> {
     let mut shares = false;
     for op in body.block_ops(body.entry()) {
         if let Some(end) = body.view::<Return>(op) {
-            return end
-                .tensors
-                .iter()
-                .all(|tensor| rows.contains(tensor))
-                .then_some(Rows { shares });
+            let results = end.tensors.iter().map(|tensor| axes.get(tensor).copied());
+            return Some(Along { results: results.collect::<Option<_>>()?, shares });
         }
         let inside = |op: OpId| body.regions(op).iter().map(|region| body.block_of(*region));
         let all: Vec<OpId> = inside(op).flat_map(|block| body.walk_block(block)).collect();
-        let reads_rows = |op: &OpId| body.operands(*op).any(|operand| rows.contains(&operand));
-        if !all.iter().chain([&op]).any(reads_rows) {
+        let reads = |op: &OpId| body.operands(*op).any(|operand| axes.contains_key(&operand));
+        if !all.iter().chain([&op]).any(reads) {
             continue;
         }
         // What is no stage reads tensors as it likes.
         let stage = Stage::of(body, op)?;
-        // A row of a scan over rows depends on those before it, and one that is changed on where that is.
-        if stage.scan == Some(0) || stage.scatters {
+        // Where an element is changed depends on the update.
+        if stage.scatters {
             return None;
         }
-        let row = *body.block_args(body.region_block(op, 0)).first()?;
-        let loads = body.uses(row).all(|(user, place)| {
-            load(body, user).is_some_and(|(tensor, indices)| {
-                rows.contains(&tensor) && place == body.operand_count(user) - indices.len()
+        let loads = all.iter().filter_map(|op| load(body, *op));
+        let mut indices = loads.filter_map(|(tensor, at)| at.get(*axes.get(&tensor)?).copied());
+        let index = indices.next()?;
+        let vars = &body.block_args(body.region_block(op, 0))[..stage.shape.len()];
+        let axis = vars.iter().position(|var| *var == index)?;
+        let is_own = indices.all(|other| other == index);
+        let decides_nothing = body.uses(index).all(|(user, place)| {
+            load(body, user).is_some_and(|(tensor, at)| {
+                let first = body.operand_count(user) - at.len();
+                axes.get(&tensor).is_some_and(|axis| place == first + axis)
             })
         });
-        let of_own_row = all
-            .iter()
-            .filter_map(|op| load(body, *op))
-            .all(|(tensor, indices)| !rows.contains(&tensor) || indices.first() == Some(&row));
-        if !loads || !of_own_row {
+        // An index of a scan along the axis depends on those before it.
+        if !is_own || !decides_nothing || stage.scan == Some(axis) {
             return None;
         }
         let is_shared = |tensor: ValueId| {
-            !rows.contains(&tensor) && body.ty(tensor).as_tensor().is_some_and(|ty| ty.rank() > 1)
+            !axes.contains_key(&tensor)
+                && body.ty(tensor).as_tensor().is_some_and(|ty| ty.rank() > 1)
         };
         let mut tensors = all.iter().filter_map(|op| load(body, *op)).map(|(tensor, _)| tensor);
         shares |= body.is::<Reduce>(op) && tensors.any(is_shared);
-        rows.extend(body.results(op));
+        axes.extend(body.results(op).map(|result| (result, axis)));
     }
     None
 }

@@ -1,7 +1,7 @@
 //! Compute functions for many examples: against the function on each of them.
 
-use ir_core::{Item, Module, Registry, TensorData, verify};
-use te::batch::batched;
+use ir_core::{Item, Module, Random, Registry, TensorData, verify};
+use te::batch::{along, batched};
 use te::generate::{self, Options, compute_function, inputs};
 use te::interpreter::{run_compute, run_kernel, same_numbers};
 use te::lower::lower;
@@ -72,4 +72,54 @@ fn functions_for_many_examples_are_functions_of_each() {
         }
     }
     assert!(compared == 300 && scheduled == 75);
+}
+
+/// `tensor` with what is at `order[i]` along `axis` at `i`.
+fn reordered(tensor: &TensorData, axis: usize, order: &[usize]) -> TensorData {
+    let shape = tensor.shape();
+    let inner = tensor.bytes().len() / shape[..=axis].iter().product::<i64>().max(1) as usize;
+    let blocks = tensor.bytes().chunks(inner * order.len());
+    let bytes: Vec<u8> = blocks
+        .flat_map(|block| order.iter().flat_map(move |at| &block[at * inner..(at + 1) * inner]))
+        .copied()
+        .collect();
+    TensorData::from_bytes(tensor.dtype(), shape, bytes).expect("as many elements")
+}
+
+/// Where a function computes along axes, its results are in the order in which its operands are.
+#[test]
+fn what_is_computed_along_axes_has_their_order() {
+    let options = Options { points: 300, extent: 3, ..Options::default() };
+    let mut compared = 0;
+    // Few random functions compute along the axes that are chosen.
+    for seed in 0..10_000u64 {
+        let function = compute_function(seed / 20, &options).expect("a function");
+        let body = function.body.as_deref().expect("a body");
+        let arguments = inputs(&function, seed).expect("inputs");
+        let params = body.block_args(body.entry());
+        let mut random = Random::new(seed);
+        let extent = 2 + random.below(2) as i64;
+        let axis_of = |argument: &TensorData| -> Option<usize> {
+            let axis = random.below(argument.shape().len().max(1));
+            (argument.shape().get(axis) == Some(&extent) && !random.one_in(3)).then_some(axis)
+        };
+        let axes: Vec<Option<usize>> = arguments.iter().map(axis_of).collect();
+        let own = params.iter().zip(&axes);
+        let own: Vec<_> = own.filter_map(|(param, axis)| Some((*param, (*axis)?))).collect();
+        let Some(found) = along(body, &own) else { continue };
+        let order: Vec<usize> = (0..extent).map(|_| random.below(extent as usize)).collect();
+        let other: Vec<TensorData> = arguments
+            .iter()
+            .zip(&axes)
+            .map(|(argument, axis)| match axis {
+                Some(axis) => reordered(argument, *axis, &order),
+                None => argument.clone(),
+            })
+            .collect();
+        for (before, after) in run(&function, &arguments).iter().zip(run(&function, &other)) {
+            assert!(same_numbers(&reordered(before, found, &order), &after), "{seed}: {own:?}");
+        }
+        compared += 1;
+    }
+    assert!(compared > 50, "{compared}");
 }
