@@ -75,6 +75,7 @@ pub mod rewrite;
 pub mod rows;
 pub mod simplify_expr;
 pub mod simplify_inference;
+pub mod sink_gathers;
 pub mod specialize;
 mod tail_calls;
 pub mod train_step;
@@ -132,6 +133,7 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<simplify_expr::SimplifyExpr>();
     registry.pass::<simplify_inference::SimplifyInference>();
     registry.pass::<loops::SimplifyLoops>();
+    registry.pass::<sink_gathers::SinkGathers>();
     registry.pass::<specialize::Specialize>();
     registry.pass::<train_step::TrainStep>();
     registry.pass::<draw_dropout::DrawDropout>();

@@ -31,6 +31,7 @@ use crate::refs_to_values::RefsToValues;
 use crate::remove_unused_functions::RemoveUnusedFunctions;
 use crate::simplify_expr::SimplifyExpr;
 use crate::simplify_inference::SimplifyInference;
+use crate::sink_gathers::SinkGathers;
 use crate::specialize::Specialize;
 use crate::winograd::Winograd;
 
@@ -207,15 +208,17 @@ fn inlined() -> Pipeline {
 fn behind_inlining(options: &Compile) -> impl Iterator<Item = Step> + use<> {
     let padded = [Step::of::<FoldExplicitPadding>(), Step::of::<FoldConstant>()];
     let products = options.fewer_products.then(Step::of::<Winograd>);
+    let on_tables = (!options.any_extents).then(Step::of::<SinkGathers>);
     let together = (!options.any_extents).then(Step::of::<CombineProducts>);
     let layouts = Step::of::<AlterOpLayout>().with("width", options.lanes);
     let layouts = if options.any_extents { layouts.flag("constants") } else { layouts };
-    simplifications().into_iter().chain(together).chain(padded).chain(products).chain([
-        layouts,
-        Step::of::<Invariants>(),
-        Step::of::<FoldConstant>(),
-        Step::of::<Dce>(),
-    ])
+    simplifications()
+        .into_iter()
+        .chain(on_tables)
+        .chain(together)
+        .chain(padded)
+        .chain(products)
+        .chain([layouts, Step::of::<Invariants>(), Step::of::<FoldConstant>(), Step::of::<Dce>()])
 }
 
 /// From kernels of Relay to tensor expressions.

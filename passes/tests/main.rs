@@ -17,6 +17,7 @@ mod pairs;
 mod partial_eval;
 mod refs_to_values;
 mod rematerialize;
+mod sink_gathers;
 mod specialize;
 mod train_step;
 mod vmap;
