@@ -48,6 +48,10 @@ pub trait Emit {
     fn emit(&self, name: Symbol, operands: &[ValueId], attrs: AttrDict) -> (ValueId, Type);
     /// Emits a constant.
     fn constant(&self, value: TensorData) -> ValueId;
+    /// The elements of `value`, where they are known.
+    fn known(&self, _value: ValueId) -> Option<TensorData> {
+        None
+    }
     /// Emits a tuple.
     fn tuple(&self, fields: &[ValueId]) -> (ValueId, Type);
     /// Emits the sum of two changes of data.

@@ -200,6 +200,12 @@ impl Emit for Emitter<'_, '_> {
         self.f.borrow_mut().body.add(self.place(), self.loc(), &Constant { value }, ty)
     }
 
+    fn known(&self, value: ValueId) -> Option<TensorData> {
+        let f = self.f.borrow();
+        let (_, constant) = f.body.view_def::<Constant>(value)?;
+        Some(constant.value)
+    }
+
     fn tuple(&self, fields: &[ValueId]) -> (ValueId, Type) {
         let mut f = self.f.borrow_mut();
         let ty = Type::tuple(fields.iter().map(|field| f.body.ty(*field)));

@@ -115,6 +115,14 @@ impl<'p> Term<'p> {
         self.of == Of::Filled(number)
     }
 
+    /// Its elements, where it is a value of the program and they are known.
+    pub fn known(self) -> Option<TensorData> {
+        match self.of {
+            Of::Value(value) => self.emit.known(value),
+            Of::Filled(_) => None,
+        }
+    }
+
     /// The value of the program that it is; a number is written.
     pub fn id(self) -> ValueId {
         let number = match self.of {

@@ -15,6 +15,7 @@ use crate::batch::{self, Batch, Examples};
 use crate::elements::{self, Offsets};
 use crate::gradient::{Gradient, Pullback, Term};
 use crate::index::scatter::{self, ScatterElements, ScatterNd};
+use crate::nn::padding::Pad;
 use crate::relation::{self, Dims};
 use crate::{CountsElements, LayoutRule};
 
@@ -786,6 +787,34 @@ fn pull_gather_nd(at: &Pullback<'_>) {
 }
 
 /// Adds the change of each element to the place that it was taken from.
+/// The one index of `op` on an axis of `extent`, where it is known and inside.
+fn known_place(op: &Take<Term<'_>>, extent: i64) -> Option<i64> {
+    let index = op.indices.known().filter(|indices| indices.rank() == 0)?;
+    let index = index_of(index.element(0)?, index.dtype());
+    let place = match op.mode {
+        OutOfBounds::Clip => index.min(extent - 1).max(0),
+        OutOfBounds::Wrap => index.checked_rem_euclid(extent)?,
+        OutOfBounds::Fast => position(index, extent).ok()? as i64,
+    };
+    (place < extent).then_some(place)
+}
+
+/// `change`, of what lies at `place` along `axis`, in a tensor of zeros of the extents `shape`.
+fn unsliced_at<'p>(
+    at: &Pullback<'p>,
+    change: Term<'p>,
+    shape: &[i64],
+    axis: usize,
+    place: i64,
+) -> Term<'p> {
+    let mut one = shape.to_vec();
+    one[axis] = 1;
+    let mut pad_width = vec![vec![0, 0]; shape.len()];
+    pad_width[axis] = vec![place, shape[axis] - 1 - place];
+    let (data, pad_value) = (change.reshape(&one).id(), change.number(0.0).id());
+    at.build(&Pad { data, pad_value, pad_width, pad_mode: "constant".to_string() })
+}
+
 fn pull_take(at: &Pullback<'_>) {
     let Some(op) = at.fields::<Take<Term<'_>>>() else { return };
     if op.batch_dims != 0 {
@@ -799,6 +828,9 @@ fn pull_take(at: &Pullback<'_>) {
             None => (vec![shape.iter().product()], 0),
         };
         let count = op.indices.rank();
+        if let Some(place) = known_place(&op, table[axis]) {
+            return unsliced_at(at, g, &table, axis, place).reshape(&shape);
+        }
         let indices = match op.mode {
             OutOfBounds::Wrap | OutOfBounds::Fast => op.indices.floor_mod(table[axis] as f64),
             OutOfBounds::Clip => at.build(&crate::elementwise::Clip {
