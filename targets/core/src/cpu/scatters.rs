@@ -5,6 +5,9 @@ use te::schedule::{Axis, Refused, Stage};
 use super::Rules;
 use crate::stages::points_of;
 
+/// Of so few columns, those of an update are changed one after the other, so that its index is computed once.
+const FEW_COLUMNS: i64 = 8;
+
 impl Rules<'_> {
     /// The loops of a scatter. What is there before is written like any map. Of the updates, those that
     /// change elements of their own are shared by threads, or are vectors where they lie side by side.
@@ -58,6 +61,11 @@ impl Rules<'_> {
                 false => within.push(vectors),
             }
             within.push(lane);
+        } else if let Some(&last) = apart.last().filter(|last| Some(*last) == axes.last())
+            && self.schedule.extent(last) <= FEW_COLUMNS
+            && (apart.len() > 1 || !self.is_shared_work(work))
+        {
+            within.extend(apart.pop());
         }
         let around = apart.clone();
         let order: Vec<Axis> = apart.into_iter().chain(ordered).chain(within).collect();
