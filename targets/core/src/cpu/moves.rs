@@ -162,7 +162,10 @@ impl Rules<'_> {
         if most < 2 || row % most == 0 {
             return false;
         }
-        let Some(first) = (0..axes.len() - 1).find(|first| self.are_one(root, &extents, *first))
+        // With a loop of one iteration, another would be no longer.
+        let is_loop = |first: &usize| extents[*first] > 1;
+        let Some(first) =
+            (0..axes.len() - 1).filter(is_loop).find(|first| self.are_one(root, &extents, *first))
         else {
             return false;
         };
