@@ -46,6 +46,11 @@ impl Capabilities {
         (self.vector_bits / bits.max(1)).max(1)
     }
 
+    /// Whether one instruction loads a whole vector of floats from places that are computed for each lane.
+    pub fn gathers(&self) -> bool {
+        self.isa == "avx512"
+    }
+
     /// Where buffers that share memory may start: at multiples of so many bytes.
     pub fn alignment(&self) -> i64 {
         self.gpu.as_ref().map_or(te::loops::ALIGNMENT, |gpu| gpu.alignment)

@@ -343,6 +343,7 @@ impl Rules<'_> {
                     (Some(apart), _) => (0..=MOST_APART).contains(&apart),
                     (None, times) => {
                         times.is_some_and(|times| lanes % times == 0 && *lanes > times)
+                            || self.is_gathered(access, *lanes)
                     }
                 })
             })
@@ -350,6 +351,19 @@ impl Rules<'_> {
         // Halves of a vector may be contiguous where all of it is not.
         let narrower = |lanes: &i64| Some(lanes / 2).filter(|l| *l * i64::from(bits) >= 128);
         std::iter::successors(self.lanes(extent, bits), narrower).find(contiguous)
+    }
+
+    /// Whether `access`, at places that are read from somewhere, is one instruction for `lanes` lanes.
+    fn is_gathered(&self, access: &Access, lanes: i64) -> bool {
+        let tensor = self.schedule.body().ty(access.tensor);
+        let dtype = tensor.as_tensor().map(|tensor| tensor.dtype);
+        let is_computed = |steps: &Vec<Option<i64>>| steps.iter().all(Option::is_none);
+        self.machine.gathers()
+            && !access.conditional
+            && [DType::FLOAT32, DType::FLOAT64].into_iter().any(|float| {
+                dtype == Some(float) && self.machine.lanes(float.bits() as usize) as i64 == lanes
+            })
+            && access.by_dimension.iter().any(is_computed)
     }
 
     /// Vectorizes the innermost loop of `stage`, where everything in it is contiguous. Whether it

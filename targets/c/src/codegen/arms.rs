@@ -56,6 +56,11 @@ impl Arms {
         &self.loads[value.index()]
     }
 
+    /// Whether `value` is computed from what is loaded.
+    pub(super) fn is_loaded(&self, value: ValueId) -> bool {
+        self.get(value).as_ref().is_none_or(|all| !all.is_empty())
+    }
+
     /// Whether `select`, of which `result` is the result, may be no branch.
     pub(super) fn are_computed(&self, select: &Select, result: ValueId) -> bool {
         self.gives_index[result.index()] || self.read_more(select)

@@ -41,6 +41,9 @@ impl Emitter<'_> {
             if let Some(vector) = self.load_repeated(&buffer, &place, dtype) {
                 return Some(Repr::Vector(vector));
             }
+            if let Some(vector) = self.load_gathered(&buffer, &place, dtype) {
+                return Some(Repr::Vector(vector));
+            }
         }
         let varies = self.varies(&place);
         let element = self.element(&buffer, &place, dtype);
@@ -88,6 +91,30 @@ impl Emitter<'_> {
             pieces.push(self.helpers.load_repeated(dtype, lanes, times, &address));
         }
         Some(Vector { elem, lanes, pieces })
+    }
+
+    /// The vector of what lies at `place`, which is loaded for each lane, where one instruction loads from there. Places
+    /// are stored first: GCC computes them in vectors then.
+    fn load_gathered(&mut self, buffer: &Buffer, place: &Linear, dtype: DType) -> Option<Vector> {
+        // What is computed of loop variables, compilers may find to lie side by side.
+        let is_loaded =
+            |value: ValueId| self.dtype(value).lanes() > 1 && self.arms.is_loaded(value);
+        if !place.terms.iter().any(|(value, _)| is_loaded(*value)) {
+            return None;
+        }
+        let (elem, lanes) = self.natural(dtype);
+        let function = self.helpers.gather(scalar(dtype), lanes)?;
+        let index = self.index(place);
+        let (name, count) = (self.names.fresh("places"), dtype.lanes() as usize);
+        self.declare(&name, "const int64_t *", true);
+        self.line(&format!("int64_t {name}[{count}];"));
+        self.lane_loop(0, count, &format!("{name}[{LANE}] = {};", index.text));
+        let array = Expr::atom(buffer.name());
+        let piece = |piece: usize| {
+            let places = Expr::address(&name, &Expr::atom((piece * lanes).to_string()));
+            Expr::call(&function, &[&array, &places])
+        };
+        Some(Vector { elem, lanes, pieces: (0..count / lanes).map(piece).collect() })
     }
 
     /// The vector at `place` in its lanes `between`, and that of `otherwise` in the others, which are

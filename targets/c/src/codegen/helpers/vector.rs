@@ -187,6 +187,44 @@ impl Helpers {
         Expr::call(&name, &[address])
     }
 
+    /// The name of the function that gives the elements of an array of `dtype` at a place for each lane; `None` where no
+    /// instruction does.
+    pub(in crate::codegen) fn gather(&mut self, dtype: DType, lanes: usize) -> Option<String> {
+        let (builtin, number) = match (dtype, lanes) {
+            (DType::FLOAT64, 8) => ("gatherdiv8df", "double"),
+            (DType::FLOAT32, 16) => ("gatherdiv16sf", "float"),
+            _ => return None,
+        };
+        self.needs_string();
+        let (vector, bytes) = (self.vector_type(dtype, lanes), stored_bits(dtype) / 8);
+        // An instruction takes eight places.
+        let body = format!(
+            "{vector} result;\n\
+             #if defined(__AVX512F__)\n\
+             typedef {number} numbers __attribute__((vector_size({})));\n\
+             typedef long long words __attribute__((vector_size(64)));\n\
+             numbers parts[{}];\n\
+             for (int part = 0; part < {}; part++) {{\n\
+             \x20   words at;\n\
+             \x20   memcpy(&at, &places[part * 8], sizeof at);\n\
+             \x20   parts[part] = __builtin_ia32_{builtin}((numbers){{0}}, array, at, (uint8_t)-1, {bytes});\n\
+             }}\n\
+             memcpy(&result, parts, sizeof result);\n\
+             #else\n\
+             for (int lane = 0; lane < {lanes}; lane++) {{\n\
+             \x20   result[lane] = array[places[lane]];\n\
+             }}\n\
+             #endif\n\
+             return result;",
+            8 * bytes,
+            lanes / 8,
+            lanes / 8,
+        );
+        let parameters = format!("const {} *array, const int64_t *places", storage(dtype));
+        let name = format!("gather_{vector}");
+        Some(self.define(name, |_, n| function(&vector, n, &parameters, &body)))
+    }
+
     /// The name of the function that transposes a square tile of `lanes` rows and columns of `elem` in place.
     ///
     /// This takes log2(`lanes`) rounds.
