@@ -176,7 +176,8 @@ impl Drop for Peer {
 /// The least seconds of the value in C, of ours, and of value and gradients.
 fn measure(objective: &Objective, compiled: &Path) -> Result<[f64; 3], Error> {
     let mut value = build(objective, "")?;
-    let passes = format!("gradient{{wrt={}}},fold-constant,rewrite,cse,dce", objective.wrt);
+    let passes =
+        format!("sink-gathers,gradient{{wrt={}}},fold-constant,rewrite,cse,dce", objective.wrt);
     let mut gradient = build(objective, &passes)?;
     let inputs: Vec<TensorData> =
         objective.arguments.iter().chain(&objective.known).cloned().collect();
