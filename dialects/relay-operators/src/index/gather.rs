@@ -786,7 +786,6 @@ fn pull_gather_nd(at: &Pullback<'_>) {
     });
 }
 
-/// Adds the change of each element to the place that it was taken from.
 /// The one index of `op` on an axis of `extent`, where it is known and inside.
 fn known_place(op: &Take<Term<'_>>, extent: i64) -> Option<i64> {
     let index = op.indices.known().filter(|indices| indices.rank() == 0)?;
@@ -815,6 +814,7 @@ fn unsliced_at<'p>(
     at.build(&Pad { data, pad_value, pad_width, pad_mode: "constant".to_string() })
 }
 
+/// Adds the change of each element to the place that it was taken from.
 fn pull_take(at: &Pullback<'_>) {
     let Some(op) = at.fields::<Take<Term<'_>>>() else { return };
     if op.batch_dims != 0 {
