@@ -63,9 +63,9 @@ pub struct Arrangement {
 
 /// Arranges the buffers of the entry block of `body`, which have [places](plan_memory), beside what its operations need
 /// for themselves while they run, as many bytes as `needed` says. That lies in the smallest gap between the buffers that
-/// live then, or behind them; where less is taken when the largest of all are placed first, buffers move. `None` where
-/// nothing is needed, other blocks have buffers with places, or there are too many. A number of steps that is quadratic in
-/// that of buffers and operations.
+/// live then, or behind them; where less is taken when all are placed in program order, or the largest first, buffers move.
+/// `None` where nothing is needed, other blocks have buffers with places, or there are too many. A number of steps that is
+/// quadratic in that of buffers and operations.
 pub fn arrange(body: &Body, alignment: i64, needed: impl Fn(OpId) -> i64) -> Option<Arrangement> {
     let entry = body.entry();
     let offset_of = |op: OpId| body.view::<Alloc>(op).and_then(|alloc| alloc.offset);
@@ -93,11 +93,13 @@ pub fn arrange(body: &Body, alignment: i64, needed: impl Fn(OpId) -> i64) -> Opt
         offsets.insert(one.op, offset);
         end = end.max(one.end(offset));
     }
-    let all: Vec<Buffer> = buffers.into_iter().chain(own).collect();
-    let moved = best_order(&all);
-    if moved.end < end {
-        offsets = all.iter().map(|buffer| buffer.op).zip(moved.offsets).collect();
-        end = moved.end;
+    let mut all: Vec<Buffer> = buffers.into_iter().chain(own).collect();
+    all.sort_by_key(|buffer| buffer.first);
+    for moved in [in_program_order(&all).0, best_order(&all)] {
+        if moved.end < end {
+            offsets = all.iter().map(|buffer| buffer.op).zip(moved.offsets).collect();
+            end = moved.end;
+        }
     }
     Some(Arrangement { offsets, end })
 }
