@@ -154,7 +154,12 @@ fn interval(body: &Body, affine: &Affine, ranges: &Ranges, condition: ValueId) -
             Some(_) => return None,
         });
     }
-    found.filter(|(index, ..)| index.step == 0 && !index.terms.is_empty())
+    // What holds nowhere has no place among the others.
+    let is_somewhere =
+        |low: Option<i64>, end: Option<i64>| low.zip(end).is_none_or(|(low, end)| low <= end);
+    found.filter(|(index, low, end)| {
+        index.step == 0 && !index.terms.is_empty() && is_somewhere(*low, *end)
+    })
 }
 
 impl Emitter<'_> {
