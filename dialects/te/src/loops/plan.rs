@@ -29,7 +29,8 @@ pub struct MemoryPlan {
 /// Gives every global buffer that the entry block of `body` allocates an offset in one workspace.
 /// Buffers share memory where one is last used before the other is first used. Each gets the
 /// smallest gap that it fits in, in program order: at most `n log n` steps for `n` buffers. Where that
-/// takes more than is live at once, and less is taken when the largest are placed first, these are. Buffers start
+/// takes more than is live at once, and less is taken when the largest are placed first, or those that are large for long,
+/// these are, in a number of steps that is quadratic in that of up to 8,192 buffers. Buffers start
 /// at multiples of `alignment` bytes. Errors where the sum of their sizes is no number.
 pub fn plan_memory(body: &mut Body, alignment: i64) -> Result<MemoryPlan, String> {
     let (buffers, unused) = buffers(body, alignment)?;
@@ -64,8 +65,8 @@ pub struct Arrangement {
 /// Arranges the buffers of the entry block of `body`, which have [places](plan_memory), beside what its operations need
 /// for themselves while they run, as many bytes as `needed` says. That lies in the smallest gap between the buffers that
 /// live then, or behind them; where less is taken when all are placed in program order, or the largest first, buffers move.
-/// `None` where nothing is needed, other blocks have buffers with places, or there are too many. A number of steps that is
-/// quadratic in that of buffers and operations.
+/// `None` where nothing is needed, other blocks have buffers with places, there are too many, or the sum of their sizes is
+/// no number. A number of steps that is quadratic in that of buffers and operations.
 pub fn arrange(body: &Body, alignment: i64, needed: impl Fn(OpId) -> i64) -> Option<Arrangement> {
     let entry = body.entry();
     let offset_of = |op: OpId| body.view::<Alloc>(op).and_then(|alloc| alloc.offset);
@@ -94,6 +95,7 @@ pub fn arrange(body: &Body, alignment: i64, needed: impl Fn(OpId) -> i64) -> Opt
         end = end.max(one.end(offset));
     }
     let mut all: Vec<Buffer> = buffers.into_iter().chain(own).collect();
+    all.iter().try_fold(0i64, |sum, buffer| sum.checked_add(buffer.bytes))?;
     all.sort_by_key(|buffer| buffer.first);
     for moved in [in_program_order(&all).0, best_order(&all)] {
         if moved.end < end {
@@ -318,6 +320,15 @@ mod tests {
         body
     }
 
+    /// Calls of functions on some of `count` buffers, of random sizes.
+    fn random_calls(random: &mut Random, count: usize) -> Body {
+        let sizes: Vec<i64> = (0..count).map(|_| 1 + random.below(1000) as i64).collect();
+        let uses: Vec<Vec<usize>> =
+            (0..2 * count).map(|_| (0..3).map(|_| random.below(count)).collect()).collect();
+        let uses: Vec<&[usize]> = uses.iter().map(|buffers| &buffers[..]).collect();
+        calls(&sizes, &uses)
+    }
+
     #[test]
     fn a_chain_takes_two_buffers() {
         let pairs: Vec<[usize; 2]> = (1..100).map(|number| [number - 1, number]).collect();
@@ -347,6 +358,7 @@ mod tests {
         };
         assert_eq!(places(64), (vec![128, 192, 64], 256));
         assert_eq!(places(65), (vec![128, 192, 192], 257));
+        assert_eq!(arrange(&body, ALIGNMENT, |_| i64::MAX), None);
     }
 
     #[test]
@@ -354,11 +366,7 @@ mod tests {
         let mut moved = 0;
         for seed in 0..200 {
             let mut random = Random::new(seed);
-            let sizes: Vec<i64> = (0..20).map(|_| 1 + random.below(1000) as i64).collect();
-            let uses: Vec<Vec<usize>> =
-                (0..40).map(|_| (0..2).map(|_| random.below(20)).collect()).collect();
-            let uses: Vec<&[usize]> = uses.iter().map(|buffers| &buffers[..]).collect();
-            let mut body = calls(&sizes, &uses);
+            let mut body = random_calls(&mut random, 20);
             plan_memory(&mut body, ALIGNMENT).unwrap();
             let needs: FxHashMap<OpId, i64> = body
                 .walk()
@@ -390,12 +398,7 @@ mod tests {
     #[test]
     fn what_is_live_together_does_not_overlap() {
         for seed in 0..200 {
-            let mut random = Random::new(seed);
-            let sizes: Vec<i64> = (0..40).map(|_| 1 + random.below(1000) as i64).collect();
-            let uses: Vec<Vec<usize>> =
-                (0..60).map(|_| (0..3).map(|_| random.below(40)).collect()).collect();
-            let uses: Vec<&[usize]> = uses.iter().map(|buffers| &buffers[..]).collect();
-            let mut body = calls(&sizes, &uses);
+            let mut body = random_calls(&mut Random::new(seed), 40);
             let plan = plan_memory(&mut body, ALIGNMENT).unwrap();
             assert!(plan.lower_bound <= plan.planned && plan.planned <= plan.sum, "{plan:?}");
             let (buffers, _) = buffers(&body, ALIGNMENT).unwrap();
