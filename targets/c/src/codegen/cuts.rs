@@ -27,7 +27,7 @@ const MOST_CUTS: usize = 8;
 /// Loops that would have more operations in all their parts stay one.
 const MOST_OPERATIONS: usize = 2_000;
 
-/// `body` with loops that are cut, where there are any.
+/// `body` with loops that are cut, and without what is never chosen; `None` where that is `body` itself.
 pub(super) fn cut(body: &Body, affine: &Affine, ranges: &Ranges) -> Option<Body> {
     body.walk().find(|op| body.view::<LoadIf>(*op).is_some())?;
     // The innermost loops first, which are in all parts of those around.
@@ -37,7 +37,7 @@ pub(super) fn cut(body: &Body, affine: &Affine, ranges: &Ranges) -> Option<Body>
         .map(|op| (op, cuts(body, affine, ranges, op)))
         .filter(|(_, cuts)| !cuts.is_empty())
         .collect();
-    if loops.is_empty() {
+    if loops.is_empty() && decisions(body, ranges).is_empty() {
         return None;
     }
     let mut body = body.clone();
@@ -152,9 +152,8 @@ enum Decision {
     Load,
 }
 
-/// Takes out of `body` what is never chosen.
-fn decide(body: &mut Body) {
-    let ranges = Ranges::of(body);
+/// The choices in `body` of which the ranges of values say what they choose.
+fn decisions(body: &Body, ranges: &Ranges) -> Vec<(OpId, Decision)> {
     let constant = |value| ranges.get(body, value).constant();
     let decision = |op: OpId| -> Option<Decision> {
         if let Some(load) = body.view::<LoadIf>(op) {
@@ -180,9 +179,13 @@ fn decide(body: &mut Body) {
             _ => None,
         }
     };
-    let decisions: Vec<(OpId, Decision)> =
-        body.walk().filter_map(|op| Some((op, decision(op)?))).collect();
-    for (op, decision) in decisions {
+    body.walk().filter_map(|op| Some((op, decision(op)?))).collect()
+}
+
+/// Takes out of `body` what is never chosen.
+fn decide(body: &mut Body) {
+    let ranges = Ranges::of(body);
+    for (op, decision) in decisions(body, &ranges) {
         let chosen = match decision {
             Decision::Operand(number) => body.operand(op, number),
             Decision::Load => {
