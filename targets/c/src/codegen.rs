@@ -50,6 +50,9 @@ use kernel::{Callee, Callees, Written};
 pub struct Style {
     /// Width of GNU vectors in bits; 0 for pure C11.
     pub vector_bits: usize,
+    /// How many threads parallel loops are for. More run them as well, but those that need memory for each of
+    /// their parts are in few parts.
+    pub threads: usize,
     /// What all public names start with.
     pub prefix: String,
     /// Whether each kernel also gets a function of a list of buffers, for callers that know its

@@ -148,7 +148,8 @@ impl CTarget {
     /// How the generated text looks; with `entries` it can be called through a list of buffers.
     pub fn style(&self, entries: bool) -> Style {
         let prefix = self.options.prefix.clone();
-        Style { vector_bits: self.capabilities.vector_bits, prefix, entries, model: None }
+        let Capabilities { vector_bits, threads, .. } = self.capabilities;
+        Style { vector_bits, threads, prefix, entries, model: None }
     }
 
     /// The compiler that runs generated code.

@@ -146,6 +146,7 @@ fn no_warnings_and_no_undefined_behaviour() {
         for (isa, standard) in [("scalar", "-std=c11"), (target_core::host().isa, "-std=gnu11")] {
             let style = Style {
                 vector_bits: bits(isa),
+                threads: 2,
                 prefix: "te_".to_string(),
                 entries: true,
                 model: None,
@@ -185,6 +186,7 @@ fn every_helper_is_used() {
     for isa in common::isas() {
         let style = Style {
             vector_bits: bits(isa),
+            threads: 2,
             prefix: "te_".to_string(),
             entries: false,
             model: None,

@@ -206,7 +206,7 @@ pub(super) fn write(
     // A call of what has no body is refused.
     let workspace =
         |call: &Call| callees.known.get(&call.kernel).map_or(0, |known| known.workspace);
-    let layout = Layout::of(body, &affine, &ranges, workspace);
+    let layout = Layout::of(body, &affine, &ranges, style.threads, workspace);
     let chains = Chains::of(body, &affine, &ranges);
     let arms = Arms::of(body, &layout);
     let transposes = Transposes::of(body, &affine, &ranges, style.vector_bits);

@@ -16,8 +16,9 @@ const MAX_STACK_ARRAY: usize = 64 << 10;
 /// between arrays.
 const MAX_STACK: usize = 256 << 10;
 
-/// A parallel loop that needs workspace runs as at most this many tasks, each with its own.
-const MAX_TASKS: i64 = 64;
+/// A parallel loop that needs workspace runs as at most this many tasks for each thread, each with its own: with fewer,
+/// threads would wait for the last one.
+const TASKS_OF_THREAD: usize = 2;
 
 /// Of kernels with more bytes of buffers, those that are not needed at a time share memory: what stays in a
 /// cache is not worth what compilers no longer know of it.
@@ -188,18 +189,19 @@ enum Step {
 
 impl Tasks {
     /// The memory in `outer` of a parallel loop of `extent` iterations that need `bytes` each.
-    fn within(outer: &mut Frame, bytes: usize, extent: i64) -> Tasks {
-        let count = extent.min(MAX_TASKS);
+    fn within(outer: &mut Frame, bytes: usize, extent: i64, threads: usize) -> Tasks {
+        let count = extent.min(threads.saturating_mul(TASKS_OF_THREAD) as i64);
         Tasks { offset: outer.above(bytes * count as usize), bytes, count }
     }
 }
 
 impl Layout {
-    /// Plans the memory of a kernel; `workspace` gives the bytes that a callee needs.
+    /// Plans the memory of a kernel for so many threads; `workspace` gives the bytes that a callee needs.
     pub(super) fn of(
         body: &Body,
         affine: &Affine,
         ranges: &Ranges,
+        threads: usize,
         workspace: impl Fn(&Call) -> usize,
     ) -> Layout {
         let mut layout = Layout::default();
@@ -224,7 +226,7 @@ impl Layout {
                     let bytes = frame.most;
                     frames.pop();
                     if let Some(outer) = frames.last_mut().filter(|_| bytes > 0) {
-                        layout.tasks.insert(op, Tasks::within(outer, bytes, extent));
+                        layout.tasks.insert(op, Tasks::within(outer, bytes, extent, threads));
                     }
                 }
                 Step::Op(op) => {

@@ -239,8 +239,13 @@ pub(crate) fn target(isa: &str) -> CTarget {
 pub(crate) fn text(module: &Module, isa: &str) -> String {
     let registry = registry();
     let verified = verify(module, &registry).expect("a verified module");
-    let style =
-        Style { vector_bits: bits(isa), prefix: "te_".to_string(), entries: false, model: None };
+    let style = Style {
+        vector_bits: bits(isa),
+        threads: 2,
+        prefix: "te_".to_string(),
+        entries: false,
+        model: None,
+    };
     target_c::codegen::generate(verified, &style).expect("C").text
 }
 
