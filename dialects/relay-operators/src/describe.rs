@@ -115,6 +115,7 @@ fn pattern_name(pattern: FusionPattern) -> &'static str {
         FusionPattern::Injective => "injective",
         FusionPattern::Reduce => "reduce",
         FusionPattern::OutFusable => "out-fusable",
+        FusionPattern::Scatter => "scatter",
         FusionPattern::Tuple => "tuple",
         FusionPattern::Opaque => "opaque",
     }

@@ -16,6 +16,9 @@ pub enum FusionPattern {
     Reduce,
     /// Heavy, but elementwise operators may be fused to its output: convolution, dense.
     OutFusable,
+    /// Changes elements of its first operand one after the other, at places that are computed. Operators that move elements may be
+    /// fused to its other operands; what computes them is not, since one after the other it takes longer.
+    Scatter,
     /// A tuple, which only groups values.
     Tuple,
     /// Never fused.

@@ -60,11 +60,11 @@ impl Graph {
         for op in order {
             let (index, pattern, result) = (nodes.len(), patterns[&op], body.result(op, 0));
             let mut constants = 0;
-            for operand in body.operands(op) {
+            for (place, operand) in body.operands(op).enumerate() {
                 if is_copied_constant(f.registry, body, operand) {
                     constants += usize::from(joins_as_constant(pattern));
                 } else if let Some(&producer) = node_of.get(&operand) {
-                    match edge(body, pattern, operand, result) {
+                    match edge(body, pattern, (place, operand), result) {
                         Some(edge) => nodes[producer].outputs.push((index, edge)),
                         None => nodes[producer].escapes = true,
                     }
@@ -137,7 +137,7 @@ pub(super) fn pattern(
 fn edge(
     body: &Body,
     pattern: FusionPattern,
-    operand: ValueId,
+    (place, operand): (usize, ValueId),
     result: ValueId,
 ) -> Option<FusionPattern> {
     let shape = |ty: Type| ty.as_tensor().map(|tensor| &tensor.shape);
@@ -149,6 +149,8 @@ fn edge(
         FusionPattern::Broadcast if shape(from).is_some() && shape(from) == shape(to) => {
             Some(FusionPattern::Elementwise)
         }
+        // What is changed may be changed where it is.
+        FusionPattern::Scatter if place == 0 => Some(FusionPattern::Opaque),
         pattern => Some(pattern),
     }
 }

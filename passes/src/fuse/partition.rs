@@ -3,7 +3,8 @@
 //! Three sweeps over the nodes, each merging a node, with everything on the way,
 //! into its immediate post-dominator: first convolutions with their elementwise tails and
 //! elementwise operators, then injective operators, then injective operators into tuples that were
-//! absorbed meanwhile.
+//! absorbed meanwhile. Before them, which the original does not do, scatters take what only moves the
+//! elements that they read.
 
 use relay_operators::FusionPattern;
 
@@ -96,6 +97,12 @@ pub(super) fn partition(graph: &Graph, max_depth: usize) -> Groups {
     let visited = Visited::new(graph.nodes.len());
     let mut partitioner = Partitioner { graph, groups, visited, max_depth, pending: vec![] };
     let tree = PostDominators::of(graph);
+    // From the last node, so that the way to a scatter is known where a node is looked at.
+    for node in (0..graph.nodes.len()).rev() {
+        if let Some((sink, edge)) = tree.parent(node) {
+            partitioner.visit_move(node, sink, edge);
+        }
+    }
     for phase in [Phase::Elementwise, Phase::Injective, Phase::Tuples] {
         for node in 0..graph.nodes.len() {
             if let Some((sink, edge)) = tree.parent(node) {
@@ -115,6 +122,19 @@ struct Partitioner<'a> {
 }
 
 impl Partitioner<'_> {
+    /// Merges `node` into the group of `sink` where it only moves what a scatter reads.
+    fn visit_move(&mut self, node: usize, sink: usize, edge: FusionPattern) {
+        use FusionPattern::{Injective, Opaque, Scatter, Tuple};
+        let moves = matches!(self.graph.nodes[node].pattern, Injective | Tuple);
+        if moves
+            && edge != Opaque
+            && self.path_is(node, sink, |kind, _| kind == Scatter)
+            && !self.grows_too_large(node, sink)
+        {
+            self.fuse(node, sink);
+        }
+    }
+
     fn visit(&mut self, phase: Phase, node: usize, sink: usize, edge: FusionPattern) {
         use FusionPattern::{Broadcast, Elementwise, Injective, Opaque, OutFusable, Reduce, Tuple};
         let pattern = self.groups.groups[node].pattern;

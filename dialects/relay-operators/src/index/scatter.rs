@@ -6,7 +6,7 @@ use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use te::compute::{Expression, Tensor};
 
 use super::gather::{define_position, expect_fits, index_of, load_index, position, slice_offsets};
-use crate::FusionPattern::Opaque;
+use crate::FusionPattern;
 use crate::attributes::keywords;
 use crate::elements::{self, Offsets};
 use crate::gradient::{Gradient, Pullback, Term};
@@ -162,7 +162,7 @@ fn define_scattered(
     infer = infer_scatter_elements,
     hooks(
         Gradient(pull_scatter_elements),
-        Opaque,
+        FusionPattern::Scatter,
         Evaluate(|cx| evaluate_scatter_elements(&cx.fields()?, cx)),
         Define(define_scatter_elements)
     )
@@ -235,7 +235,7 @@ fn define_scatter_elements(cx: &mut DefineCx<'_>) -> Defined {
     infer = infer_scatter_nd,
     hooks(
         Gradient(pull_scatter_nd),
-        Opaque,
+        FusionPattern::Scatter,
         Evaluate(|cx| evaluate_scatter_nd(&cx.fields()?, cx)),
         Define(define_scatter_nd)
     )

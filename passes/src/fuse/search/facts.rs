@@ -119,7 +119,7 @@ impl Node {
 pub(super) fn is_anchor(pattern: FusionPattern, rows: Option<usize>) -> bool {
     match pattern {
         FusionPattern::OutFusable => rows.is_none(),
-        FusionPattern::Opaque => true,
+        FusionPattern::Scatter | FusionPattern::Opaque => true,
         _ => false,
     }
 }

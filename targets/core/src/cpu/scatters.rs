@@ -6,7 +6,7 @@ use super::Rules;
 use crate::stages::points_of;
 
 /// Of so few columns, those of an update are changed one after the other, so that its index is computed once.
-const FEW_COLUMNS: i64 = 8;
+const FEW_COLUMNS: i64 = 16;
 
 impl Rules<'_> {
     /// The loops of a scatter. What is there before is written like any map. Of the updates, those that
@@ -42,29 +42,23 @@ impl Rules<'_> {
             axes.iter().copied().filter(is_update).partition(|axis| schedule.changes_apart(*axis));
         let updates: Vec<Axis> = apart.iter().chain(&ordered).copied().collect();
         let work = points_of(self.schedule, &updates);
-        let mut vector = None;
-        if let Some(&last) = apart.last().filter(|last| Some(*last) == axes.last()) {
-            let extent = self.schedule.extent(last);
-            let bits = self.bits(root);
-            if let Some(lanes) = self.contiguous_lanes(&[root], axes.len() - 1, extent, bits) {
-                let (vectors, lane) = self.schedule.split(last, lanes)?;
-                self.schedule.vectorize(lane)?;
-                apart.pop();
-                vector = Some((vectors, lane));
-            }
-        }
-        // Without another axis to share, threads have columns.
+        let columns = apart.last().filter(|last| Some(*last) == axes.last()).copied();
+        let are_few = columns.is_some_and(|last| self.schedule.extent(last) <= FEW_COLUMNS);
         let mut within = vec![];
-        if let Some((vectors, lane)) = vector {
+        if let Some(last) = columns.filter(|_| are_few && self.reads_inlined(root)) {
+            // Where each column is read from is known then.
+            self.schedule.unroll(last)?;
+            apart.pop();
+            within.push(last);
+        } else if let Some((vectors, lane)) = self.update_vectors(root, columns)? {
+            apart.pop();
+            // Without another axis to share, threads have columns.
             match apart.is_empty() && self.is_shared_work(work) {
                 true => apart.push(vectors),
                 false => within.push(vectors),
             }
             within.push(lane);
-        } else if let Some(&last) = apart.last().filter(|last| Some(*last) == axes.last())
-            && self.schedule.extent(last) <= FEW_COLUMNS
-            && (apart.len() > 1 || !self.is_shared_work(work))
-        {
+        } else if are_few && (apart.len() > 1 || !self.is_shared_work(work)) {
             within.extend(apart.pop());
         }
         let around = apart.clone();
@@ -74,5 +68,29 @@ impl Rules<'_> {
             self.parallelize(&around, work);
         }
         Ok(())
+    }
+
+    /// Whether `root` reads elements that others only move: those of an update lie anywhere.
+    fn reads_inlined(&self, root: Stage) -> bool {
+        self.schedule.accesses(root).iter().any(|access| {
+            let read = self.schedule.stage_of(access.tensor);
+            read.is_some_and(|read| self.schedule.is_inline(read))
+        })
+    }
+
+    /// The loops over vectors, and over lanes, of `columns` of the updates of `root`, where these lie side by side.
+    fn update_vectors(
+        &mut self,
+        root: Stage,
+        columns: Option<Axis>,
+    ) -> Result<Option<(Axis, Axis)>, Refused> {
+        let Some(last) = columns else { return Ok(None) };
+        let (position, extent) = (self.schedule.axes(root).len() - 1, self.schedule.extent(last));
+        let Some(lanes) = self.contiguous_lanes(&[root], position, extent, self.bits(root)) else {
+            return Ok(None);
+        };
+        let (vectors, lane) = self.schedule.split(last, lanes)?;
+        self.schedule.vectorize(lane)?;
+        Ok(Some((vectors, lane)))
     }
 }
