@@ -5,7 +5,7 @@ use ir_core::{
     ValueId,
 };
 use relay_operators::attributes::Integers;
-use relay_operators::index::slice::{SliceMode, StridedSlice};
+use relay_operators::index::slice::StridedSlice;
 use relay_operators::layout::{Layout, LayoutTransform};
 use relay_operators::nn::convolution::{Conv1d, Conv2d, Convolution, Kernel};
 use relay_operators::nn::linear::{ContribDensePack, Dense, Matmul};
@@ -406,14 +406,7 @@ impl Packed {
             quads,
         })?;
         if padded > units {
-            value = emit.op(&StridedSlice {
-                data: value,
-                begin: Integers(vec![0]),
-                end: Integers(vec![units]),
-                strides: None,
-                slice_mode: SliceMode::End,
-                axes: Some(Integers(vec![rank as i64 - 1])),
-            })?;
+            value = emit.op(&StridedSlice::along(value, rank as i64 - 1, 0, units))?;
         }
         emit::replace(f, op, value);
         Ok(())

@@ -2,19 +2,19 @@
 
 use indexmap::IndexMap;
 use ir_core::{
-    AttrDict, BlockId, Diagnostics, Effects, FuncMut, FunctionPass, InsertPoint, OpId, Pass,
-    PassContext, PassResult, Symbol, TensorType, Type, ValueId,
+    AttrDict, BlockId, Diagnostics, FuncMut, FunctionPass, OpId, Pass, PassContext, PassResult,
+    Symbol, TensorType, Type, ValueId,
 };
 use relay::language::is_primitive;
-use relay_operators::attributes::Integers;
 use relay_operators::broadcast::{Add, Multiply};
-use relay_operators::index::slice::{SliceMode, StridedSlice};
+use relay_operators::index::slice::StridedSlice;
 use relay_operators::join::Concatenate;
 use relay_operators::nn::linear::{Dense, Matmul};
 use relay_operators::shape::Transpose;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use crate::emit::{self, Emit};
+use crate::together::Looks;
 
 /// Computes products of matrices that share a factor, or are summed up, as one product.
 ///
@@ -58,9 +58,6 @@ pub struct CombineProducts {
     #[default(2)]
     pub least: usize,
 }
-
-/// Each operation is seen so often, at most, to find what depends on products.
-const ROUNDS: usize = 64;
 
 impl FunctionPass for CombineProducts {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
@@ -162,9 +159,9 @@ impl CombineProducts {
             };
             groups.entry(shared).or_default().push(op);
         }
-        let (mut left, mut made) = (operations * ROUNDS, 0);
+        let (mut looks, mut made) = (Looks::of(operations), 0);
         for group in groups.into_values().filter(|group| group.len() >= self.least.max(2)) {
-            made += u64::from(stack_group(f, &group, &mut left)?);
+            made += u64::from(stack_group(f, &group, &mut looks)?);
         }
         Ok(made)
     }
@@ -294,14 +291,20 @@ fn outer_sum(f: &FuncMut<'_>, op: OpId) -> Option<OpId> {
 }
 
 /// Makes one product of `group`, products by the same matrix in program order in one block. Whether it could: not
-/// where one depends on the result of another. `left` says how many operations may still be looked at.
-fn stack_group(f: &mut FuncMut<'_>, group: &[OpId], left: &mut usize) -> Result<bool, Diagnostics> {
+/// where one depends on the result of another.
+fn stack_group(
+    f: &mut FuncMut<'_>,
+    group: &[OpId],
+    looks: &mut Looks,
+) -> Result<bool, Diagnostics> {
     let (first, last) = (group[0], group[group.len() - 1]);
-    let Some(behind) = depending(f, group, left) else { return Ok(false) };
     let products: Vec<Product> = group.iter().filter_map(|op| Product::of(f, *op)).collect();
     let Some(rows) = products.iter().try_fold(0i64, |n, p| n.checked_add(p.extents[0])) else {
         return Ok(false);
     };
+    if !looks.make_room(f, group) {
+        return Ok(false);
+    }
     let axis = 1 - products[0].inner[0];
     let mut emit = Emit::before(f, last, "combine-products");
     let data = emit.tuple(products.iter().map(|product| product.factors[0]).collect());
@@ -310,64 +313,12 @@ fn stack_group(f: &mut FuncMut<'_>, group: &[OpId], left: &mut usize) -> Result<
     let (mut begin, mut parts) = (0, Vec::new());
     for product in &products {
         let end = begin + product.extents[0];
-        parts.push(emit.op(&rows_of(all, begin, end))?);
+        parts.push(emit.op(&StridedSlice::along(all, 0, begin, end))?);
         begin = end;
     }
     debug_assert_eq!(begin, rows, "parts are all of it");
-    for op in behind {
-        f.body.move_op(op, InsertPoint::Before(last));
-    }
     for (op, part) in group.iter().zip(parts) {
         emit::replace(f, *op, part);
     }
     Ok(true)
-}
-
-/// The rows of `data` from `begin` to before `end`.
-fn rows_of(data: ValueId, begin: i64, end: i64) -> StridedSlice {
-    StridedSlice {
-        data,
-        begin: Integers(vec![begin]),
-        end: Integers(vec![end]),
-        strides: None,
-        slice_mode: SliceMode::End,
-        axes: Some(Integers(vec![0])),
-    }
-}
-
-/// What has to come behind the products of `group`, of what stands between them, in program order: it depends on
-/// them. `None` where one of them does, where that has effects, or where too much would have to be looked at.
-fn depending(f: &FuncMut<'_>, group: &[OpId], left: &mut usize) -> Option<Vec<OpId>> {
-    let last = group[group.len() - 1];
-    let block = f.body.op_block(last)?;
-    let data: FxHashSet<OpId> =
-        group.iter().filter_map(|op| f.body.defining_op(f.body.operand(*op, 0))).collect();
-    let members: FxHashSet<OpId> = group.iter().copied().collect();
-    let (mut found, mut seen) = (Vec::new(), FxHashSet::default());
-    let mut pending: Vec<OpId> = group.to_vec();
-    while let Some(op) = pending.pop() {
-        for result in f.body.results(op) {
-            for (user, _) in f.body.uses(result) {
-                *left = left.checked_sub(1)?;
-                let user = f.body.ancestor_in(user, block)?;
-                if members.contains(&user) {
-                    return None;
-                }
-                if !seen.insert(user) || !f.body.is_before(user, last) {
-                    continue;
-                }
-                let has_effects = f.registry.effects(f.body, user) != Effects::empty();
-                if data.contains(&user) || f.body.has_regions(user) || has_effects {
-                    return None;
-                }
-                found.push(user);
-                pending.push(user);
-            }
-        }
-    }
-    found.sort_by(|a, b| match f.body.is_before(*a, *b) {
-        true => std::cmp::Ordering::Less,
-        false => std::cmp::Ordering::Greater,
-    });
-    Some(found)
 }

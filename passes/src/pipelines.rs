@@ -12,6 +12,7 @@ use crate::alter_op_layout::AlterOpLayout;
 use crate::batch_recursion::BatchRecursion;
 use crate::canonicalize::Canonicalize;
 use crate::combine_products::CombineProducts;
+use crate::combine_scatters::CombineScatters;
 use crate::cse::Cse;
 use crate::dce::Dce;
 use crate::defunctionalize::Defunctionalize;
@@ -209,13 +210,14 @@ fn behind_inlining(options: &Compile) -> impl Iterator<Item = Step> + use<> {
     let padded = [Step::of::<FoldExplicitPadding>(), Step::of::<FoldConstant>()];
     let products = options.fewer_products.then(Step::of::<Winograd>);
     let on_tables = (!options.any_extents).then(Step::of::<SinkGathers>);
-    let together = (!options.any_extents).then(Step::of::<CombineProducts>);
+    let together = (!options.any_extents)
+        .then(|| [Step::of::<CombineProducts>(), Step::of::<CombineScatters>()]);
     let layouts = Step::of::<AlterOpLayout>().with("width", options.lanes);
     let layouts = if options.any_extents { layouts.flag("constants") } else { layouts };
     simplifications()
         .into_iter()
         .chain(on_tables)
-        .chain(together)
+        .chain(together.into_iter().flatten())
         .chain(padded)
         .chain(products)
         .chain([layouts, Step::of::<Invariants>(), Step::of::<FoldConstant>(), Step::of::<Dce>()])

@@ -2,6 +2,7 @@
 
 mod batch_recursion;
 mod checkpoint;
+mod combine_scatters;
 mod common;
 mod corpus;
 mod defunctionalize;

@@ -194,6 +194,18 @@ pub struct StridedSlice<V = ValueId> {
 }
 
 impl<V> StridedSlice<V> {
+    /// What lies from `begin` to before `end` along `axis`.
+    pub fn along(data: V, axis: i64, begin: i64, end: i64) -> StridedSlice<V> {
+        StridedSlice {
+            data,
+            begin: Integers(vec![begin]),
+            end: Integers(vec![end]),
+            strides: None,
+            slice_mode: SliceMode::End,
+            axes: Some(Integers(vec![axis])),
+        }
+    }
+
     fn specs(&self, rank: usize) -> Result<Vec<SliceSpec>, String> {
         let strides = self.strides.as_ref().map_or(&[][..], |strides| &strides.0);
         let axes = self.axes.as_ref().map(|axes| &axes.0[..]);
