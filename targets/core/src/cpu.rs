@@ -19,6 +19,8 @@
 //! Products of matrices between other stages are computed together with these in *bands* of the result, where what is
 //! between them stays in a cache then and does not without.
 //!
+//! Few long sums of products, whose factors do not stay in a cache, are added up *block by block* of their terms.
+//!
 //! What a root stage reads of another one slice by slice, such as picture by picture, is computed so within
 //! its outermost loop where slices stay in a cache and all of them do not.
 //!
@@ -37,6 +39,7 @@
 //! The rules look only at extents and strides ([`Access`]), never at what operator it was.
 
 mod bands;
+mod blocks;
 mod choices;
 mod moves;
 mod rows;
@@ -177,7 +180,7 @@ impl Rules<'_> {
         if self.schedule.is_scatter(root) {
             return self.scatter(root);
         }
-        if self.is_whole() && self.bands(root) {
+        if self.is_whole() && (self.blocks(root) || self.bands(root)) {
             return;
         }
         let companions = self.companions(root);

@@ -315,3 +315,56 @@ fn what_is_read_slice_by_slice_is_computed_so() {
     let sliced = (0..cases()).filter(is_sliced).count();
     assert!(sliced as u64 * 10 > cases(), "only {sliced} of {} are sliced", cases());
 }
+
+/// Few long sums of products, of several pictures or in batches, where one factor may be padded and the sums read
+/// across.
+fn function_of_long_sums(seed: u64) -> Item {
+    let random = &mut Random::new(seed);
+    let mut builder = ComputeBuilder::new();
+    let dtype = *random.choose(&[DType::FLOAT32, DType::FLOAT32, DType::FLOAT64]).unwrap();
+    let mut extent = |most: usize| 1 + random.below(most) as i64;
+    let (batch, pictures, places) = (extent(2), 9 + extent(70), extent(9));
+    let (rows, columns, padding) = (extent(7), extent(30), extent(4) - 1);
+    let x = builder.input("x", &[batch, pictures, places, rows], dtype);
+    let y = builder.input("y", &[batch, columns, pictures, places], dtype);
+    let wide = columns + padding;
+    let change = (!random.one_in(4)).then(|| {
+        let shape = [batch, pictures, places, wide];
+        builder.compute("change", &shape, |e, i| {
+            let (end, zero) = (e.index(columns), e.number(dtype, 0.0));
+            let inside = e.lt(i[3], end);
+            e.load_if(inside, &y, &[i[0], i[3], i[1], i[2]], zero)
+        })
+    });
+    let shape = [batch, rows, if change.is_some() { wide } else { columns }];
+    let sums = builder.reduce("sums", &shape, &[pictures, places], Combiner::Sum, |e, i, k| {
+        let left = e.load(&x, &[i[0], k[0], k[1], i[1]]);
+        let right = match &change {
+            Some(change) => e.load(change, &[i[0], k[0], k[1], i[2]]),
+            None => e.load(&y, &[i[0], i[2], k[0], k[1]]),
+        };
+        e.mul(left, right)
+    });
+    let across = random.one_in(2).then(|| {
+        builder.compute("across", &[batch, columns, rows], |e, i| {
+            let sum = e.load(&sums, &[i[0], i[2], i[1]]);
+            e.scalar(ScalarOp::Abs, &[sum])
+        })
+    });
+    builder.finish(&[across.unwrap_or(sums)]).unwrap()
+}
+
+#[test]
+fn long_sums_are_added_up_block_by_block() {
+    let is_blocked = |seed: &u64| {
+        let schedule = check(&function_of_long_sums(*seed), *seed);
+        let names = |stage| schedule.body().result(schedule.stage_op(stage), 0);
+        schedule.stages().any(|stage| {
+            let name = schedule.body().name_hint(names(stage)).name;
+            name.is_some_and(|name| name.as_str().ends_with("_partial"))
+                && schedule.attached_to(stage).is_some()
+        })
+    };
+    let blocked = (0..cases()).filter(is_blocked).count();
+    assert!(blocked as u64 * 10 > cases(), "only {blocked} of {} are in blocks", cases());
+}

@@ -80,20 +80,10 @@ impl Rules<'_> {
         let Some(last) = spatial.iter().rposition(|extent| *extent > 1) else {
             return self.reduce_in_vectors(root, producer, others);
         };
-        // Parts of a vector may be contiguous where all of it is not.
-        let narrower = |lanes: &i64| Some(lanes / 2).filter(|lanes| *lanes >= LEAST_LANES);
-        let widest = self.lanes(spatial[last], self.bits(producer));
-        let contiguous = std::iter::successors(widest, narrower).find_map(|lanes| {
-            let accesses = self.schedule.accesses_in_vectors(producer, last, lanes);
-            let is_one = |access: &Access| access.lane == Some(0);
-            let contiguous = accesses.iter().all(|access| is_one(access) || is_vector(access));
-            (contiguous && !accesses.iter().all(is_one)).then_some((lanes, accesses))
-        });
-        let Some((lanes, accesses)) = contiguous else {
+        let Some((lanes, accesses)) = self.tile_lanes(&spatial, last, producer) else {
             return self.reduce_in_vectors(root, producer, others);
         };
-        // In points that take as long as those of other loops.
-        let work = points(self.schedule, producer) / (PARALLEL_STEPS / PARALLEL_POINTS);
+        let work = self.tile_work(producer);
         // What is read, and of integers products before they are added, stand in registers as well.
         let operands = if self.dtype(producer).is_float() { 4 } else { 6 };
         let tile = self.choose_tile(&spatial, last, (lanes, operands), &accesses, work);
@@ -142,6 +132,30 @@ impl Rules<'_> {
         true
     }
 
+    /// The lanes of vectors along dimension `last` in which everything that `producer` reads is contiguous or the same
+    /// in all lanes, and what it reads so. `spatial` are its extents.
+    pub(super) fn tile_lanes(
+        &self,
+        spatial: &[i64],
+        last: usize,
+        producer: Stage,
+    ) -> Option<(i64, Vec<Access>)> {
+        // Parts of a vector may be contiguous where all of it is not.
+        let narrower = |lanes: &i64| Some(lanes / 2).filter(|lanes| *lanes >= LEAST_LANES);
+        let widest = self.lanes(spatial[last], self.bits(producer));
+        std::iter::successors(widest, narrower).find_map(|lanes| {
+            let accesses = self.schedule.accesses_in_vectors(producer, last, lanes);
+            let is_one = |access: &Access| access.lane == Some(0);
+            let contiguous = accesses.iter().all(|access| is_one(access) || is_vector(access));
+            (contiguous && !accesses.iter().all(is_one)).then_some((lanes, accesses))
+        })
+    }
+
+    /// The work of `producer` in tiles, in points that take as long as those of other loops.
+    pub(super) fn tile_work(&self, producer: Stage) -> i64 {
+        points(self.schedule, producer) / (PARALLEL_STEPS / PARALLEL_POINTS)
+    }
+
     /// What `producer` reads of `weights` in vectors, where it is read again for many tiles, `outer` being the
     /// loops around these, and from rows so far apart that they share few lines of a cache.
     fn panel(&self, producer: Stage, weights: &Access, outer: &[(usize, Axis)]) -> Option<Panel> {
@@ -188,7 +202,7 @@ impl Rules<'_> {
     /// Splits the loops `axes` into outer ones and those of the tile, its rows before its vectors: each
     /// with its dimension, and of the latter whether it is one of rows.
     #[expect(clippy::type_complexity, reason = "two lists of loops")]
-    fn split_tile(
+    pub(super) fn split_tile(
         &mut self,
         axes: &[Axis],
         tile: &Tile,
@@ -217,7 +231,13 @@ impl Rules<'_> {
 
     /// Orders the loops of a reduction that is computed in register tiles: those of the reduction,
     /// as what is read in vectors lies in memory, then the rows of the tile, then its vectors.
-    fn tile_within(&mut self, producer: Stage, last: usize, tile: &Tile, accesses: &[Access]) {
+    pub(super) fn tile_within(
+        &mut self,
+        producer: Stage,
+        last: usize,
+        tile: &Tile,
+        accesses: &[Access],
+    ) {
         let axes = self.schedule.axes(producer).to_vec();
         let (spatial, mut reduction): (Vec<Axis>, Vec<Axis>) =
             axes.iter().copied().partition(|axis| !self.schedule.is_reduction(*axis));
@@ -229,8 +249,12 @@ impl Rules<'_> {
             };
             reduction.sort_by_key(|axis| std::cmp::Reverse(step(axis).unwrap_or(i64::MAX)));
         }
-        let lanes = tile.factors[spatial.len()];
-        let mut rows: Vec<(usize, Axis)> = spatial.into_iter().enumerate().collect();
+        // Behind the dimensions of the tile, a partial sum has one of blocks, of which there is one at a time.
+        let dimensions = tile.factors.len() - 1;
+        let lanes = tile.factors[dimensions];
+        reduction.splice(0..0, spatial[dimensions..].iter().copied());
+        let mut rows: Vec<(usize, Axis)> =
+            spatial[..dimensions].iter().copied().enumerate().collect();
         let mut vector = None;
         if let Ok((vectors, lane)) = self.schedule.split(rows[last].1, lanes) {
             let _ = self.schedule.vectorize(lane);
@@ -255,7 +279,7 @@ impl Rules<'_> {
 
     /// The tile that loads the fewest numbers for each combination, of those that fit in registers.
     /// The factor after those of the axes is the number of lanes. `operands` registers are left.
-    fn choose_tile(
+    pub(super) fn choose_tile(
         &self,
         spatial: &[i64],
         last: usize,
