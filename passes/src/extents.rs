@@ -9,7 +9,8 @@ use ir_core::{
     TypeData, ValueId,
 };
 use relay::language::{Call, FUNC, Global, Match};
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use relay_operators::annotation::CheckShape;
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use crate::specialize::types::{Substitution, extents, matches, substitute, with_parts};
 use crate::specialize::{closed, substitute_body};
@@ -56,21 +57,48 @@ fn functions(module: &Module) -> impl Iterator<Item = (Symbol, &Arc<Body>)> {
 /// Infers types with open extents again, as far as inference finds them: of operations, of what patterns
 /// bind, and of what functions return. What parameters take stays as it is declared. Returns the errors;
 /// then the module is nothing in particular.
+///
+/// **Nothing is checked that was not before.** A function that calls itself with its own operands has a type
+/// with their extents as well as one without, and inference, which goes by what comes first, checks the
+/// others then. There, what ways meet in stays open.
 pub(crate) fn infer_again(module: &mut Module, registry: &Registry) -> Diagnostics {
     let before = module.clone();
-    let mut errors = Diagnostics::new();
-    for scope in [Scope::All, Scope::Operators] {
+    let checks = |module: &Module| -> FxHashMap<Symbol, usize> {
+        functions(module).map(|(name, body)| (name, checks(body))).collect()
+    };
+    let known = checks(&before);
+    let mut open: FxHashSet<Symbol> = FxHashSet::default();
+    let mut round = 1;
+    loop {
         module.clone_from(&before);
-        for item in module.items.values_mut().filter(|item| item.signature.op == FUNC) {
-            forget(item, scope);
+        for (name, item) in module.items.iter_mut().filter(|(_, item)| item.signature.op == FUNC) {
+            forget(item, if open.contains(name) { Scope::Operators } else { Scope::All });
         }
         let found = relay::inference::infer_module(module, registry);
-        errors = found.into_iter().filter(Diagnostic::is_error).collect();
-        if errors.is_empty() {
-            break;
+        let errors: Diagnostics = found.into_iter().filter(Diagnostic::is_error).collect();
+        if open.len() == known.len() {
+            return errors;
         }
+        let checked = checks(module).into_iter();
+        let checked = checked.filter(|(name, count)| *count > known[name] && !open.contains(name));
+        let checked: Vec<Symbol> = checked.map(|(name, _)| name).collect();
+        if errors.is_empty() && checked.is_empty() {
+            return errors;
+        }
+        match errors.is_empty() && round < MAX_ROUNDS {
+            true => open.extend(checked),
+            false => open.extend(known.keys()),
+        }
+        round += 1;
     }
-    errors
+}
+
+/// How often types are inferred before all that ways meet in stays open.
+const MAX_ROUNDS: usize = 3;
+
+/// How many checks of shapes `body` has.
+fn checks(body: &Body) -> usize {
+    body.walk().filter(|op| body.is::<CheckShape>(*op)).count()
 }
 
 /// Which types are inferred again.
@@ -209,10 +237,8 @@ impl Copies {
 /// these types is to be inferred again.
 pub(crate) fn instantiate(item: &mut Item, types: &[Type], map: &Substitution) {
     let function = item.signature.ty.as_function().expect("functions have function types");
-    let result = match is_open(function.result) {
-        true => Type::unknown(),
-        false => substitute(function.result, map),
-    };
+    let result = substitute(function.result, map);
+    let result = if is_open(result) { without_names(result) } else { result };
     item.signature.ty = closed(Type::function(types.iter().copied(), result));
     let Some(body) = item.body_mut() else { return };
     // What was computed from `n` and `?` was taken for `n`, which may have been 1.
