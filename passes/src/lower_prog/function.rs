@@ -123,6 +123,7 @@ impl<'w, 'a> Writer<'w, 'a> {
         let Work { from, next, to, bound, result, is_plain } = work;
         self.is_plain = is_plain;
         for (argument, values) in bound {
+            let values = self.known_as(argument, values, to, Loc::UNKNOWN);
             self.define(argument, values);
         }
         let mut next = next;
@@ -152,7 +153,10 @@ impl<'w, 'a> Writer<'w, 'a> {
         }
         let values = self.of(value).to_vec();
         match result {
-            Some(result) => self.define(result, values),
+            Some(result) => {
+                let values = self.known_as(result, values, to, Loc::UNKNOWN);
+                self.define(result, values);
+            }
             None => {
                 let loc = self.body.last_op(from).map_or(Loc::UNKNOWN, |op| self.body.loc(op));
                 let types = match self.new.block_parent(to) {
@@ -304,8 +308,25 @@ impl<'w, 'a> Writer<'w, 'a> {
         } else {
             self.apply(body, op, &|writer, operand| writer.of(operand).to_vec(), to)?
         };
+        let values = self.known_as(value, values, to, loc);
         self.define(value, values);
         Ok(None)
+    }
+
+    /// `values` as what is known of `value` says: its type may have forgotten extents, such as those of the
+    /// fields of a tuple.
+    fn known_as(
+        &mut self,
+        value: ValueId,
+        values: Vec<ValueId>,
+        to: BlockId,
+        loc: Loc,
+    ) -> Vec<ValueId> {
+        match self.lowering.flat(self.body.ty(value)) {
+            Ok(types) => self.fit(&values, &types, to, loc),
+            // That is reported where it comes from.
+            Err(_) => values,
+        }
     }
 
     /// The values of field `index` of a tuple.
