@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use arrays::Arrays;
+use ir_core::pipeline::{self, Pipeline, RunOptions, Step};
 use ir_core::{Diagnostic, Diagnostics, Module, Registry, TensorData, Type};
 use onnx_frontend::{ReadFor, Side, Summary};
+use passes::bind_extents::BindExtents;
 use passes::codes::OPEN_HELP;
 use relay::interpreter::Value;
 
@@ -176,8 +178,27 @@ pub(crate) fn load(
     if !failed(found) && form == Form::Readable {
         found.extend(infer(&mut module, registry));
     }
+    if !failed(found) && !is_onnx(path) {
+        found.extend(bind_extents(&mut module, options, registry));
+    }
     if !failed(found) {
         found.extend(verify(&module, registry));
     }
     (!failed(found)).then_some(module)
+}
+
+/// Gives the extents of `@main` of `module` that `options` have numbers for these; what is wrong with them.
+fn bind_extents(module: &mut Module, options: &ModelOptions, registry: &Registry) -> Diagnostics {
+    let numbers = options.numbers().map(|(name, number)| format!("{name}:{number}"));
+    let numbers: Vec<String> = numbers.collect();
+    if numbers.is_empty() {
+        return Diagnostics::new();
+    }
+    let bind = Step::of::<BindExtents>().with("extents", numbers.join("+"));
+    let (pipeline, run_options) = (Pipeline::from([bind]), RunOptions::default());
+    let log = &mut std::io::sink();
+    match pipeline::run(&pipeline, module, registry, run_options, &mut [], log) {
+        Ok(report) => report.diagnostics,
+        Err(error) => Diagnostic::error("E0733", error.to_string()).into(),
+    }
 }

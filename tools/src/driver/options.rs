@@ -100,8 +100,9 @@ impl From<Executor> for runtime::Executor {
 /// How ONNX models are read.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ModelOptions {
-    /// Sets an extent that an ONNX model names, as `batch=1`, or says how large an extent of a model may
-    /// be, as `batch=1..8` or `batch=..8`; it is compiled for all of them. The others are open
+    /// Sets an extent that a model names, as `batch=1`, or, as `x.0=1`, that of axis 0 of the parameter `%x` of
+    /// a Relay program, or says how large it may be, as `batch=1..8` or `batch=..8`; it is compiled for all of
+    /// them. The others are open
     #[arg(long, value_name = "NAME=N|NAME=LOW..HIGH", value_parser = extent, action = ArgAction::Append)]
     pub(crate) dim: Vec<Extent>,
     /// Makes the other named extents of an ONNX model variables of the function's type
@@ -120,12 +121,17 @@ impl ModelOptions {
     /// The same for the importer.
     pub(crate) fn options(&self) -> onnx_frontend::Options {
         onnx_frontend::Options {
-            dims: self.dim.iter().filter_map(Extent::number).collect(),
+            dims: self.numbers().collect(),
             // What has a bound has a name.
             shape_variables: self.shape_variables || !self.bounds().is_empty(),
             unrolled: self.unroll,
             ..onnx_frontend::Options::default()
         }
+    }
+
+    /// Extents, by name, and how large they are.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = (String, i64)> + '_ {
+        self.dim.iter().filter_map(Extent::number)
     }
 
     /// How large extents may be that have no number.
