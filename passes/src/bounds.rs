@@ -68,6 +68,8 @@ fn primes(extents: usize) -> &'static [i64] {
 pub(crate) fn points(first: &[i64], primes: &[i64]) -> Vec<Vec<i64>> {
     let others = 1..formula::least_points(first.len()) as i64;
     let prime = |point: i64, extent: i64| {
+        // Where all extents would be the same number, which definitions may take for another case.
+        let point = if point >= primes.len() as i64 - 7 { point + 1 } else { point };
         primes[(4 * point + 7 * extent + point * extent) as usize % primes.len()]
     };
     let others = others.map(|point| {
@@ -153,4 +155,21 @@ pub fn split(
         all.push(Point { extents, module });
     }
     Ok((used, all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_of_a_point_differ() {
+        for extents in 1..=MOST_EXTENTS {
+            let first: Vec<i64> = (0..extents as i64).map(|extent| 1000 + extent).collect();
+            for mut point in points(&first, primes(extents)) {
+                point.sort_unstable();
+                point.dedup();
+                assert_eq!(point.len(), extents);
+            }
+        }
+    }
 }

@@ -30,6 +30,7 @@ mod build;
 pub mod counts;
 mod intrinsic;
 pub mod parts;
+pub mod simplify;
 pub(crate) mod verify;
 mod work;
 

@@ -43,10 +43,11 @@ impl Function {
         writer.finish(fused_name(names), &results)
     }
 
-    /// The function of `body`, a function of straight-line code.
+    /// The function of `body`, a function of straight-line code, whose equal expressions stay
+    /// [apart](ComputeBuilder::apart).
     pub(crate) fn of_body(registry: &Registry, body: &Body) -> Result<Function, Problem> {
         let entry = body.entry();
-        let mut writer = Writer::new(registry, body);
+        let mut writer = Writer { builder: ComputeBuilder::apart(), ..Writer::new(registry, body) };
         for &param in body.block_args(entry) {
             writer.parameter(param);
         }

@@ -7,6 +7,7 @@ use relay::language::{Constant, FUNC, Yield};
 use rustc_hash::FxHashMap;
 use te::compute::counts::OPEN;
 use te::compute::parts::split;
+use te::compute::simplify::simplify;
 
 use super::assumptions::{Assumed, MOST_VARIABLES, least, stepped, variables};
 use super::{LONGEST, OpenKernels, Places};
@@ -63,6 +64,9 @@ const TRIED: [i64; 23] = [
 /// The numbers that extents are divided by, where they themselves decide nothing by sums.
 const STEPS: [i64; 3] = [2, 3, 4];
 
+/// The largest number of which extents are tried as multiples, where operators take no others.
+const LARGEST_STEP: i64 = 16;
+
 /// The most kernels for one operator.
 const MOST_WAYS: i64 = 16;
 
@@ -79,6 +83,8 @@ pub(crate) struct Alone {
     module: Module,
     /// How many operands are no tensors of kernels: their elements decide extents.
     values: usize,
+    /// Whether they are several.
+    are_several: bool,
 }
 
 const MAIN: &str = "main";
@@ -138,7 +144,8 @@ impl Alone {
         let ty = Type::function(types, new.ty(result));
         let mut module = Module::new();
         module.items.insert(Symbol::new(MAIN), Item::new(FUNC, ty, Some(new)));
-        Some(Alone { module, values: values.len() })
+        let are_several = ops.len() > 1;
+        Some(Alone { module, values: values.len(), are_several })
     }
 
     /// The function that they are.
@@ -209,36 +216,45 @@ impl Alone {
         if shapes.iter().flatten().flatten().any(|extent| *extent >= OPEN) {
             return Err(format!("an extent of it is larger than {LONGEST}"));
         }
-        let is_typed = |one: &[Assumed]| {
-            let base = base(variables(one), &[]);
-            self.at(registry, one, &base).is_some()
+        let typed = |step: i64| {
+            let is_typed = |one: &[Assumed]| {
+                let steps = extents(&places, one).into_iter().map(|variable| (variable, 0));
+                let stepped = stepped(one, step, &steps.collect::<Vec<_>>());
+                let one = if step == 1 { one } else { &stepped };
+                self.at(registry, one, &base(variables(one), &[])).is_some()
+            };
+            least(&places.axes, &shapes, is_typed)
         };
-        let assumption = least(&places.axes, &shapes, is_typed)
-            .ok_or("its operands do not go together for extents that are tried")?;
+        let Some(assumption) = typed(1) else {
+            // Some operators take multiples of a number only. Where one of several does, the others may be
+            // computed for any extents alone.
+            let largest = if self.are_several { 1 } else { LARGEST_STEP };
+            let found = (2..=largest).find_map(|step| Some((step, typed(step)?)));
+            let found = found.map(|(step, one)| self.by_steps(registry, &places, &one, &[step]));
+            return found.filter(|kernels| !kernels.is_empty()).ok_or_else(|| {
+                "its operands do not go together for extents that are tried".to_string()
+            });
+        };
         self.assume(registry, &places, &assumption).map(|one| vec![one]).or_else(|reason| {
-            let stepped = self.by_steps(registry, &places, &assumption);
+            let stepped = self.by_steps(registry, &places, &assumption, &STEPS);
             if stepped.is_empty() { Err(reason) } else { Ok(stepped) }
         })
     }
 
-    /// The kernels that compute it where extents divided by a number leave a rest, some for each rest: so are
-    /// what a window with strides gives, and the halves of a tensor, sums.
+    /// The kernels that compute it where extents divided by one of `steps` leave a rest, some for each rest: so
+    /// are what a window with strides gives, and the halves of a tensor, sums.
     fn by_steps(
         &self,
         registry: &Registry,
         places: &Places,
         assumption: &[Assumed],
+        steps: &[i64],
     ) -> Vec<OpenKernels> {
-        let is_extent = |variable: &usize| {
-            let variable = Assumed::Variable(*variable);
-            let first = assumption.iter().position(|assumed| *assumed == variable);
-            first.is_some_and(|first| !places.is_element(first))
-        };
-        let variables: Vec<usize> = (0..variables(assumption)).filter(is_extent).collect();
+        let variables = extents(places, assumption);
         let of = |step: i64, steps: &[(usize, i64)]| {
             self.assume(registry, places, &stepped(assumption, step, steps)).ok()
         };
-        for step in STEPS {
+        for step in steps.iter().copied() {
             let mut steps: Vec<(usize, i64)> =
                 variables.iter().map(|variable| (*variable, 0)).collect();
             if of(step, &steps).is_none() {
@@ -299,7 +315,8 @@ impl Alone {
             functions.push(function);
         }
         let items: Vec<&Item> = functions.iter().map(|function| &function.item).collect();
-        let Counted { item, counts } = open(&points, &items)?;
+        let Counted { mut item, counts } = open(&points, &items)?;
+        simplify(item.body_mut().ok_or("it has no body")?);
         // What products are is found for extents that are not too large, and compared with their bound.
         let is_product = |formula: &Formula| formula.terms.iter().any(|(of, _)| of.len() > 1);
         let is_plain =
@@ -472,6 +489,16 @@ impl Alone {
         let items: Vec<&Item> = written.items.iter().copied().chain([&function.item]).collect();
         (open(&points, &items).ok()?.counts == counts).then_some(())
     }
+}
+
+/// The variables of `assumption` that are extents, and not elements.
+fn extents(places: &Places, assumption: &[Assumed]) -> Vec<usize> {
+    let is_extent = |variable: &usize| {
+        let variable = Assumed::Variable(*variable);
+        let first = assumption.iter().position(|assumed| *assumed == variable);
+        first.is_some_and(|first| !places.is_element(first))
+    };
+    (0..variables(assumption)).filter(is_extent).collect()
 }
 
 /// The last number that agrees, on the way from `inside`, which does, to `outside`, which does not.

@@ -33,12 +33,20 @@ pub struct ComputeBuilder {
     names: FxHashMap<String, usize>,
     error: Option<String>,
     loc: Option<Loc>,
+    apart: bool,
 }
 
 impl ComputeBuilder {
     /// A function without parameters and stages.
     pub fn new() -> ComputeBuilder {
         ComputeBuilder::default()
+    }
+
+    /// A function in which equal expressions stay apart, and so do those that are nothing but an operand of
+    /// theirs, so that what is written depends on no number that happens to be 0, 1 or another one.
+    /// [`simplify`](super::simplify::simplify) puts them together.
+    pub fn apart() -> ComputeBuilder {
+        ComputeBuilder { apart: true, ..ComputeBuilder::default() }
     }
 
     /// What is written next comes from `loc`.
@@ -317,6 +325,7 @@ impl ComputeBuilder {
             types.map(|ty| self.body.add_block_arg(block, ty)).collect();
         let mut e = Expression::new(&mut self.body, block);
         e.loc = self.loc.unwrap_or(Loc::UNKNOWN);
+        e.apart = self.apart;
         let values = element(&mut e, &args);
         let dtypes = values.iter().map(|value| e.dtype(*value)).collect();
         let error = e.error.take();
@@ -450,7 +459,8 @@ pub(crate) fn function_type(body: &Body, values: &[ValueId]) -> Type {
     Type::function(params, result)
 }
 
-/// Writes scalar expressions at the end of a block. Equal expressions are written once.
+/// Writes scalar expressions at the end of a block. Equal expressions are written once, unless its builder
+/// keeps them [apart](ComputeBuilder::apart).
 pub struct Expression<'b> {
     /// The body that is written to.
     pub body: &'b mut Body,
@@ -459,6 +469,7 @@ pub struct Expression<'b> {
     at: InsertPoint,
     known: FxHashMap<(Symbol, SmallVec<[ValueId; 4]>, AttrDict), ValueId>,
     error: Option<String>,
+    apart: bool,
 }
 
 macro_rules! shorthands {
@@ -474,7 +485,8 @@ impl<'b> Expression<'b> {
     /// Writes at the end of `block`.
     pub fn new(body: &'b mut Body, block: BlockId) -> Expression<'b> {
         let at = InsertPoint::End(block);
-        Expression { body, loc: Loc::UNKNOWN, at, known: FxHashMap::default(), error: None }
+        let known = FxHashMap::default();
+        Expression { body, loc: Loc::UNKNOWN, at, known, error: None, apart: false }
     }
 
     /// The element type of `value`; `int64` where it is no scalar, which is a mistake.
@@ -509,7 +521,8 @@ impl<'b> Expression<'b> {
         dtype: DType,
     ) -> ValueId {
         let key = (name, operands, attrs);
-        if let Some(value) = self.known.get(&key) {
+        let known = if self.apart { None } else { self.known.get(&key) };
+        if let Some(value) = known {
             return *value;
         }
         let results = [Type::scalar(dtype)];
@@ -687,7 +700,7 @@ impl<'b> Expression<'b> {
 
     /// `a + value` for an index; `a` itself for 0.
     pub fn add_index(&mut self, a: ValueId, value: i64) -> ValueId {
-        if value == 0 {
+        if value == 0 && !self.apart {
             return a;
         }
         let value = self.index(value);
@@ -696,7 +709,7 @@ impl<'b> Expression<'b> {
 
     /// `a · value` for an index; `a` itself for 1.
     pub fn mul_index(&mut self, a: ValueId, value: i64) -> ValueId {
-        if value == 1 {
+        if value == 1 && !self.apart {
             return a;
         }
         let value = self.index(value);
