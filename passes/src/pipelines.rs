@@ -16,6 +16,7 @@ use crate::combine_scatters::CombineScatters;
 use crate::cse::Cse;
 use crate::dce::Dce;
 use crate::defunctionalize::Defunctionalize;
+use crate::dynamic_to_static::DynamicToStatic;
 use crate::fold_constant::FoldConstant;
 use crate::fold_explicit_padding::FoldExplicitPadding;
 use crate::fold_scale_axis::FoldScaleAxis;
@@ -240,7 +241,10 @@ pub fn lower(options: &Compile) -> Pipeline {
         Step::of::<BatchRecursion>(),
         Step::of::<Invariants>(),
     ];
+    // Nobody binds extents before a package runs.
+    let settled = options.packaged.then(Step::of::<DynamicToStatic>);
     inlined()
+        .then(settled)
         .then(first_order)
         .then(behind_inlining(options))
         .then([options.fusion.step()])

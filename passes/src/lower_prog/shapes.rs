@@ -45,6 +45,18 @@ impl Writer<'_, '_> {
         if let Some(ArgWhere { condition }) = body.view(op) {
             return self.argwhere(body, (condition, loc), of, to);
         }
+        if let Some(reshape) = body.view::<shape::ReshapeLike>(op) {
+            let is_whole = (reshape.lhs_begin, reshape.rhs_begin) == (0, 0)
+                && (reshape.lhs_end, reshape.rhs_end) == (None, None);
+            let rank = body.ty(reshape.data).as_tensor().map_or(0, |tensor| tensor.rank());
+            if !is_whole || rank == 0 || ty.rank() == 0 {
+                return Ok(None);
+            }
+            let [tensor, like] = [reshape.data, reshape.shape_like]
+                .map(|value| self.opened(of(self, value)[0], to, loc));
+            let extents = self.extents(like, ty.rank(), to, loc);
+            return self.reshape(tensor, extents, result, to, loc).map(Some);
+        }
         let (data, wanted, allowzero) = if let Some(reshape) = body.view::<shape::Reshape>(op) {
             (reshape.data, Wanted::Known(reshape.newshape), reshape.allowzero)
         } else if let Some(reshape) = body.view::<dynamic::Reshape>(op) {
@@ -70,11 +82,33 @@ impl Writer<'_, '_> {
         }
         let tensor = self.opened(of(self, data)[0], to, loc);
         let extents = self.reshaped(tensor, rank, wanted, allowzero, to, loc);
-        let open = prog::opened(result);
+        self.reshape(tensor, extents, result, to, loc).map(Some)
+    }
+
+    /// `tensor` with these `extents`, as a value of type `result`.
+    fn reshape(
+        &mut self,
+        tensor: ValueId,
+        extents: Vec<ValueId>,
+        result: Type,
+        to: BlockId,
+        loc: Loc,
+    ) -> Result<Vec<ValueId>, Problem> {
         let reshape = prog::Reshape { tensor, extents };
-        let value = self.new.add(InsertPoint::End(to), loc, &reshape, open);
+        let value = self.new.add(InsertPoint::End(to), loc, &reshape, prog::opened(result));
         let types = self.lowering.flat(result)?;
-        Ok(Some(self.fit(&[value], &types, to, loc)))
+        Ok(self.fit(&[value], &types, to, loc))
+    }
+
+    /// The extents of `tensor`, of `rank` axes.
+    fn extents(&mut self, tensor: ValueId, rank: usize, to: BlockId, loc: Loc) -> Vec<ValueId> {
+        let index = Type::scalar(DType::INT64);
+        (0..rank)
+            .map(|axis| {
+                let extent = prog::Extent { tensor, axis: axis as i64 };
+                self.new.add(InsertPoint::End(to), loc, &extent, index)
+            })
+            .collect()
     }
 
     /// `value` as a tensor whose extents are a part of it.
@@ -126,12 +160,7 @@ impl Writer<'_, '_> {
         loc: Loc,
     ) -> Vec<ValueId> {
         let index = Type::scalar(DType::INT64);
-        let mut inputs: Vec<ValueId> = (0..rank)
-            .map(|axis| {
-                let extent = prog::Extent { tensor, axis: axis as i64 };
-                self.new.add(InsertPoint::End(to), loc, &extent, index)
-            })
-            .collect();
+        let mut inputs = self.extents(tensor, rank, to, loc);
         let mut builder = ComputeBuilder::new();
         let own: Vec<Tensor> =
             (0..rank).map(|axis| builder.input(&format!("n{axis}"), &[], DType::INT64)).collect();
