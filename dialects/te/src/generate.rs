@@ -9,6 +9,7 @@
 
 mod counted;
 mod elements;
+mod rows;
 mod scatters;
 mod schedules;
 #[cfg(test)]
@@ -18,6 +19,7 @@ use ir_core::{DType, Item, Random, Scalar, SmallVec, TensorData, TypeData, Value
 
 use crate::compute::{Combiner, ComputeBuilder, Expression, Tensor};
 pub use counted::{below_counts, calls, counted, open};
+pub use rows::rows;
 pub use schedules::schedule;
 
 use elements::{Affine, Axes, Bounds, Elements, Term, capacity};

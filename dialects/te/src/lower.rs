@@ -11,17 +11,22 @@
 //! A loop over an axis that ends at a count ends with it (`ends.rs`). Where what is computed beyond a
 //! count does no harm, a tile of which a part is within is computed as a whole, as fast as any.
 //!
+//! A reduction along threads of a block is several loops over these that follow one another, with what they share
+//! between (`combine.rs`).
+//!
 //! Loops nest at most [`MAX_DEPTH`] deep, so the functions here recurse over loops.
 
+mod combine;
 mod emit;
 mod ends;
+mod writer;
 
 use ir_core::Item;
 
 use crate::compute::counts::are_open;
 use crate::loops::compact::compact;
 pub use crate::schedule::legality::MAX_DEPTH;
-use crate::schedule::legality::{bounds, check_attachments, flatten, tensorize};
+use crate::schedule::legality::{bounds, check_attachments, check_combined, flatten, tensorize};
 use crate::schedule::{Refused, Schedule};
 
 /// The kernel that `schedule` makes: an item of kind [`KERNEL`](crate::loops::KERNEL) with the
@@ -30,6 +35,7 @@ use crate::schedule::{Refused, Schedule};
 /// nest deeper than [`MAX_DEPTH`] or are too long to count, and where loops of an open function keep a
 /// tensor.
 pub fn lower(schedule: &Schedule) -> Result<Item, Refused> {
+    check_combined(schedule)?;
     check_attachments(schedule)?;
     let flat = flatten::flatten(schedule);
     let mut nests = bounds::bounds(schedule, &flat)?;

@@ -32,8 +32,8 @@ use ir_core::{Body, Item, Symbol, ValueId};
 use self::ops::Handle;
 use self::state::{AxisState, Record};
 use crate::compute::counts::bounds;
-use crate::compute::{Compute, FUNC, Intrinsic, Stage as StageView, updates};
-use crate::loops::{ForKind, Scope, THREADS};
+use crate::compute::{Combiner, Compute, FUNC, Intrinsic, Reduce, Stage as StageView, updates};
+use crate::loops::{ForKind, Scope, THREADS, ThreadAxis, thread_axis};
 
 impl Schedule {
     /// The schedule of `function` in which every stage has loops of its own, in the order of its
@@ -295,7 +295,8 @@ impl Schedule {
         if state.kind != ForKind::Serial {
             return Err(format!("`{}` is {} already", state.name, state.kind.name()));
         }
-        if state.reduction && kind != ForKind::Unrolled && !self.changes_apart(axis) {
+        let depends = state.reduction && !self.changes_apart(axis);
+        if depends && kind != ForKind::Unrolled && !self.may_combine(axis, thread) {
             let (name, kind) = (&state.name, kind.name());
             return Err(match self.kind_of(state.stage) {
                 "scan" => format!("`{name}` is scanned, so its iterations cannot be {kind}"),
@@ -311,6 +312,14 @@ impl Schedule {
         self.axes[axis.0].kind = kind;
         self.axes[axis.0].thread = thread.map(str::to_string);
         self.check().inspect_err(|_| self.axes[axis.0] = before)
+    }
+
+    /// Whether threads of the axis `thread` may combine what each iteration of the reduced loop `axis`
+    /// gives: those of a block, which share memory, with a combiner of which the order does not matter.
+    fn may_combine(&self, axis: Axis, thread: Option<&str>) -> bool {
+        let reduce = self.body.view::<Reduce>(self.stage_op(self.owner(axis)));
+        let is_of_block = matches!(thread.and_then(thread_axis), Some(ThreadAxis::Thread(_)));
+        is_of_block && !self.update && reduce.is_some_and(|of| of.combiner != Combiner::User)
     }
 
     /// Makes the iterations of a spatial loop lanes of vector instructions.
@@ -334,7 +343,12 @@ impl Schedule {
         Ok(())
     }
 
-    /// Gives each iteration of a spatial loop a thread of the device axis `thread`.
+    /// Gives each iteration of a loop a thread of the device axis `thread`.
+    ///
+    /// The iterations of a reduced loop may be the threads of a block: each combines what its
+    /// iterations give, and then they combine these together, in shared memory, by halves. Loops over
+    /// threads around the stage are refused, since its threads wait for one another; and its result,
+    /// which one of them stores, is in memory that all see: `shared` where nothing else is said.
     pub fn bind(&mut self, axis: Axis, thread: &str) -> Result<(), Refused> {
         if !THREADS.contains(&thread) {
             return Err(format!("expected one of {}, found `{thread}`", THREADS.join(", ")));
@@ -405,7 +419,8 @@ impl Schedule {
         if self.is_output(stage) {
             return Err(format!("`{}` is a result of the function", self.stage_name(stage)));
         }
-        self.stages[stage.0].scope = Some(scope);
+        let before = self.stages[stage.0].scope.replace(scope);
+        self.check().inspect_err(|_| self.stages[stage.0].scope = before)?;
         self.record(&ops::SetScope { stage: stage.into(), scope }, &[]);
         Ok(())
     }
@@ -467,7 +482,8 @@ impl Schedule {
         }
         let name = intrinsic.name;
         self.stages[stage.0].tensorized = Some((axis, intrinsic));
-        self.check_tensorized().inspect_err(|_| self.stages[stage.0].tensorized = None)?;
+        let checked = legality::check_combined(self).and_then(|()| self.check_tensorized());
+        checked.inspect_err(|_| self.stages[stage.0].tensorized = None)?;
         self.record(&ops::Tensorize { axis: axis.into(), intrinsic: name }, &[]);
         Ok(())
     }
@@ -527,10 +543,11 @@ impl Schedule {
         }
     }
 
-    /// Whether every stage that is computed within another is read only there, and the steps of scans
-    /// are those of one thread.
+    /// Whether every stage that is computed within another is read only there, the steps of scans
+    /// are those of one thread, and threads that combine results meet.
     fn check(&self) -> Result<(), Refused> {
         legality::check_scans(self)?;
+        legality::check_combined(self)?;
         legality::check_attachments(self)
     }
 

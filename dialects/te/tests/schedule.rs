@@ -214,3 +214,15 @@ fn random_schedules_compute_results_in_other_loops() {
     let found = (0..500u64).filter(within).count();
     assert!(found >= 10, "only {found}");
 }
+
+#[test]
+fn random_schedules_combine_results_of_threads() {
+    let combines = |seed: &u64| {
+        let function = te::generate::compute_function(*seed, &Default::default()).unwrap();
+        let (schedule, _) = te::generate::schedule(&function, *seed, 16).unwrap();
+        let mut loops = schedule.stages().flat_map(|stage| schedule.loops(stage).to_vec());
+        loops.any(|axis| schedule.is_combined(axis))
+    };
+    let found = (0..500u64).filter(combines).count();
+    assert!(found >= 50, "only {found}");
+}

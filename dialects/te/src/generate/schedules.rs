@@ -38,7 +38,7 @@ fn step(s: &mut Schedule, random: &mut Random) -> Result<Option<String>, Refused
     let loops = s.loops(stage).to_vec();
     let Some(axis) = pick(random, &loops) else { return Ok(None) };
     let (stage_name, axis_name) = (s.stage_name(stage).to_string(), s.axis_name(axis).to_string());
-    let what = match random.below(18) {
+    let what = match random.below(19) {
         0..3 => {
             let factor = 1 + random.below(5) as i64;
             s.split(axis, factor)?;
@@ -82,10 +82,9 @@ fn step(s: &mut Schedule, random: &mut Random) -> Result<Option<String>, Refused
                     s.stage_name(other)
                 )));
             }
-            let scope = *[Scope::Local, Scope::Register, Scope::Global]
-                .get(random.below(3))
-                .unwrap_or(&Scope::Local);
-            s.set_scope(other, scope)?;
+            let scopes = [Scope::Local, Scope::Register, Scope::Global, Scope::Shared];
+            // What threads combine cannot be memory of one of them.
+            let _ = s.set_scope(other, scopes[random.below(scopes.len())]);
             format!("compute_at {} at {axis_name}", s.stage_name(other))
         }
         12 => {
@@ -101,6 +100,17 @@ fn step(s: &mut Schedule, random: &mut Random) -> Result<Option<String>, Refused
             let source = s.stage_name(source).to_string();
             s.cache_read(&source, Scope::Local, &[stage])?;
             format!("cache_read {source}")
+        }
+        15 => {
+            if !s.is_reduction(axis) {
+                return Ok(None);
+            }
+            let thread = ["threadIdx.x", "threadIdx.y"][random.below(2)];
+            let factor = 1 + random.below(5) as i64;
+            let before = s.clone();
+            let bound = s.split(axis, factor).and_then(|(_, inner)| s.bind(inner, thread));
+            bound.inspect_err(|_| *s = before)?;
+            format!("bind {axis_name} split by {factor} to {thread}")
         }
         _ => match random.below(6) {
             0..3 => {

@@ -1,21 +1,21 @@
 //! Writing the loops.
 
 use ir_core::{
-    AttrDict, AttrValue, BlockId, Body, DType, InsertPoint, Item, Loc, NameHint, OpFields, OpId,
-    OpParts, Scalar, Symbol, Type, ValueId,
+    AttrDict, AttrValue, BlockId, Body, DType, InsertPoint, Item, NameHint, OpFields, OpId,
+    OpParts, Symbol, Type, ValueId,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
+use super::combine::{Partials, Round};
+use super::writer::{Buffer, State, Term, ThreadPart, Writer, combine};
 use crate::compute::counts::COUNTS;
-use crate::compute::{Combiner, Expression, Load, LoadIf, Reduce, Scan, Scatter, Yield, tensor_of};
-use crate::index::values::index_value;
+use crate::compute::{Combiner, Expression, Load, Reduce, Scan, Scatter, Yield, tensor_of};
 use crate::index::{Index, Indices, Range, Var};
 use crate::loops::phases::place_barriers;
 use crate::loops::{
-    Alloc, Call, For, ForKind, If, KERNEL, OUTPUTS, Scope, Store, ThreadAxis, thread_axis,
+    Alloc, Call, For, ForKind, If, KERNEL, OUTPUTS, Scope, ThreadAxis, thread_axis,
 };
-use crate::scalar::{Check, ScalarOp, Select, number_of};
 use crate::schedule::legality::bounds::{Guard, Nest, Nests, buffer_extents};
 use crate::schedule::legality::flatten::Flat;
 use crate::schedule::legality::tensorize::PartCall;
@@ -30,33 +30,10 @@ pub(super) enum Phase {
     Compute,
     /// What a scatter changes after that.
     Update,
-}
-
-/// A buffer, and the index in its tensor of the buffer's first element.
-#[derive(Clone)]
-struct Buffer {
-    value: ValueId,
-    min: Vec<Index>,
-    /// Its first dimensions, where these are the threads that keep the rest.
-    threads: Vec<ThreadPart>,
-}
-
-/// A dimension of a tensor of which `threads` threads keep `each` elements that follow one another, in
-/// turns.
-#[derive(Clone, Copy)]
-struct ThreadPart {
-    dimension: usize,
-    threads: i64,
-    each: i64,
-}
-
-/// Where a value of the state of a scan is: a buffer with an element for each iteration of the loops
-/// within that over the steps.
-#[derive(Clone)]
-struct State {
-    buffer: ValueId,
-    dtype: DType,
-    indices: Vec<Index>,
+    /// Threads that combine results store theirs where the others find them.
+    Share,
+    /// Threads combine results, two each.
+    Combine(Round),
 }
 
 pub(super) fn emit(schedule: &Schedule, flat: &Flat, nests: Nests) -> Result<Item, Refused> {
@@ -77,6 +54,10 @@ pub(super) fn emit(schedule: &Schedule, flat: &Flat, nests: Nests) -> Result<Ite
         buffers: FxHashMap::default(),
         scope: FxHashMap::default(),
         states: FxHashMap::default(),
+        partials: FxHashMap::default(),
+        combines: schedule
+            .stages()
+            .any(|stage| schedule.loops(stage).iter().any(|axis| schedule.is_combined(*axis))),
         facts: vec![],
         depth: 0,
         counts: counts.iter().copied().collect(),
@@ -115,7 +96,7 @@ pub(super) fn emit(schedule: &Schedule, flat: &Flat, nests: Nests) -> Result<Ite
 
 pub(super) struct Emitter<'a> {
     pub(super) schedule: &'a Schedule,
-    flat: &'a Flat,
+    pub(super) flat: &'a Flat,
     nests: &'a [Nest],
     /// Positions of the nests computed at a loop.
     attached: FxHashMap<(Stage, Axis), Vec<usize>>,
@@ -124,6 +105,10 @@ pub(super) struct Emitter<'a> {
     buffers: FxHashMap<ValueId, Buffer>,
     /// By scan, where the values of its state are while it runs.
     states: FxHashMap<OpId, Vec<State>>,
+    /// By reduction along threads, their results.
+    pub(super) partials: FxHashMap<OpId, Partials>,
+    /// Whether threads of a block wait for one another to combine results.
+    pub(super) combines: bool,
     /// The counts of the function and the loops around, and the values of their variables.
     pub(super) scope: FxHashMap<Var, ValueId>,
     /// What the conditions around say: `index < bound`.
@@ -174,7 +159,7 @@ impl Emitter<'_> {
             .insert(tensor, Buffer { value, min: vec![Index::default(); rank], threads: vec![] });
     }
 
-    fn insert(&mut self, block: BlockId, parts: OpParts<'_>) -> OpId {
+    pub(super) fn insert(&mut self, block: BlockId, parts: OpParts<'_>) -> OpId {
         self.out.insert_op(InsertPoint::End(block), parts)
     }
 
@@ -190,6 +175,7 @@ impl Emitter<'_> {
             let tensor = ty.as_tensor().expect("stages give tensors");
             let default = match state.attach {
                 Attach::Root => Scope::Global,
+                _ if self.is_combined(nest) => Scope::Shared,
                 _ => Scope::Local,
             };
             let scope = state.scope.unwrap_or(default);
@@ -232,7 +218,7 @@ impl Emitter<'_> {
     }
 
     /// Whether loops over reduction axes of `nest` decide `guard`.
-    fn is_of_updates(&self, nest: &Nest, guard: &Guard) -> bool {
+    pub(super) fn is_of_updates(&self, nest: &Nest, guard: &Guard) -> bool {
         self.indices.vars(&guard.index).any(|var| {
             let own = nest.loops.iter().find(|level| level.var == Some(var));
             own.is_some_and(|level| self.schedule.is_reduction(level.axis))
@@ -263,7 +249,7 @@ impl Emitter<'_> {
 
     /// Writes the loops of `nest` from loop `position` on at the end of `block`. Of `guards`, those
     /// that can be decided here are; `plain` loops are neither vectorized nor unrolled.
-    fn enter(
+    pub(super) fn enter(
         &mut self,
         nest: &Nest,
         phase: Phase,
@@ -283,9 +269,14 @@ impl Emitter<'_> {
                 Some(call) => call.update,
                 None => {
                     let axis = nest.loops.get(position).map(|level| level.axis);
-                    reduced(position) || (axis.is_some() && state.initialize_at == axis)
+                    reduced(position)
+                        || (axis.is_some() && state.initialize_at == axis)
+                        || self.is_combined(nest) && self.is_of_each_thread(nest, position)
                 }
             };
+        if starts && self.is_combined(nest) {
+            return self.combined(nest, position, block, guards, plain);
+        }
         if starts {
             self.state(nest, position, block);
             let of_elements = guards.iter().filter(|guard| !self.is_of_updates(nest, guard));
@@ -294,10 +285,7 @@ impl Emitter<'_> {
             let all = guards.into_iter().chain(nest.limits.iter().cloned()).collect();
             return self.enter(nest, Phase::Compute, position, block, all, plain);
         }
-        if phase == Phase::Initialize && position < nest.loops.len() && reduced(position) {
-            return self.enter(nest, phase, position + 1, block, guards, plain);
-        }
-        if phase == Phase::Update && position < nest.loops.len() && !reduced(position) {
+        if position < nest.loops.len() && self.is_left_out(nest, phase, position) {
             return self.enter(nest, phase, position + 1, block, guards, plain);
         }
 
@@ -377,11 +365,21 @@ impl Emitter<'_> {
             return match phase {
                 Phase::Initialize => self.start(nest, block),
                 Phase::Update => self.update(nest, block),
+                Phase::Share => self.share(nest, block),
+                Phase::Combine(round) => self.combine_two(nest, round, block),
                 Phase::Whole | Phase::Compute => self.element(nest, block),
             };
         };
+        let extent = match phase {
+            Phase::Combine(round) if round.position == position => round.pairs(),
+            _ => level.extent,
+        };
         let Some(var) = level.var else {
-            return self.inside(nest, phase, position, block, pending, plain);
+            let inner = match self.is_always_loop(level.axis) {
+                true => self.begin_loop(level.axis, 1, None, block, plain),
+                false => block,
+            };
+            return self.inside(nest, phase, position, inner, pending, plain);
         };
         // Iterations that bounds exclude are left out; those whose tiles are whole come first, in
         // a loop of their own, which then needs no checks. A parallel loop stays one: threads that
@@ -394,7 +392,7 @@ impl Emitter<'_> {
         let holds_phases = nest.loops[position..]
             .iter()
             .any(|level| self.schedule.axes[level.axis.0].kind == ForKind::Thread);
-        let mut parts = vec![0, level.extent];
+        let mut parts = vec![0, extent];
         if !matches!(kind, ForKind::Thread) {
             for guard in pending.iter().filter(|guard| !self.ends_at_count(guard)) {
                 let Some((step, rest)) = self.indices.linear(&guard.index, var) else { continue };
@@ -403,7 +401,7 @@ impl Emitter<'_> {
                 }
                 let within = |value: i64| {
                     let room = guard.bound.saturating_sub(value).saturating_sub(1);
-                    room.div_euclid(step).saturating_add(1).clamp(0, level.extent)
+                    room.div_euclid(step).saturating_add(1).clamp(0, extent)
                 };
                 let last = parts.len() - 1;
                 parts[last] = parts[last].min(within(rest.low));
@@ -450,7 +448,7 @@ impl Emitter<'_> {
         let extent = range.high - range.low + 1;
         let mut inner = block;
         let mut index = None;
-        if extent > 1 {
+        if extent > 1 || self.is_always_loop(level.axis) {
             inner = self.begin_loop(level.axis, extent, None, block, plain);
             index = Some(self.out.block_args(inner)[0]);
         }
@@ -501,7 +499,7 @@ impl Emitter<'_> {
         guards: Vec<Guard>,
         plain: bool,
     ) -> Result<(), Refused> {
-        if phase != Phase::Initialize {
+        if matches!(phase, Phase::Whole | Phase::Compute | Phase::Update) {
             let axis = nest.loops[position].axis;
             // Most loops have no other stage in them.
             let here = self.attached.get(&(nest.stage, axis)).cloned().unwrap_or_default();
@@ -590,20 +588,34 @@ impl Emitter<'_> {
                 || matches!(axes[level.axis.0].kind, ForKind::Vectorized | ForKind::Unrolled)
         });
         let scope = if is_spelt_out { Scope::Register } else { Scope::Local };
-        let mut states = Vec::with_capacity(scan.initial.len());
-        for initial in &scan.initial {
-            let dtype = initial.dtype();
-            let alloc = Alloc { shape: shape.clone(), dtype, scope, offset: None };
-            let ty = [Type::tensor(shape.iter().copied(), dtype)];
-            let attrs = <Alloc as OpFields<ValueId>>::attrs(&alloc);
-            let name = <Alloc as OpFields<ValueId>>::NAME;
-            let op = self.insert(block, OpParts::new(name, &[], &ty).attrs(attrs));
-            let buffer = self.out.result(op, 0);
-            let name = Some(Symbol::new(&format!("{}_state", scan.name)));
-            self.out.set_name_hint(buffer, NameHint { name, ..NameHint::default() });
-            states.push(State { buffer, dtype, indices: indices.clone() });
-        }
+        let name = format!("{}_state", scan.name);
+        let dtypes = scan.initial.iter().map(|initial| initial.dtype());
+        let states = dtypes.map(|dtype| {
+            let buffer = self.allocate(block, &name, &shape, dtype, scope);
+            State { buffer, dtype, indices: indices.clone() }
+        });
+        let states = states.collect();
         self.states.insert(nest.op, states);
+    }
+
+    /// Allocates a buffer at the end of `block`.
+    pub(super) fn allocate(
+        &mut self,
+        block: BlockId,
+        name: &str,
+        shape: &[i64],
+        dtype: DType,
+        scope: Scope,
+    ) -> ValueId {
+        let alloc = Alloc { shape: shape.to_vec(), dtype, scope, offset: None };
+        let ty = [Type::tensor(shape.iter().copied(), dtype)];
+        let attrs = <Alloc as OpFields<ValueId>>::attrs(&alloc);
+        let of = <Alloc as OpFields<ValueId>>::NAME;
+        let op = self.insert(block, OpParts::new(of, &[], &ty).attrs(attrs));
+        let buffer = self.out.result(op, 0);
+        let name = Some(Symbol::new(name));
+        self.out.set_name_hint(buffer, NameHint { name, ..NameHint::default() });
+        buffer
     }
 
     /// Writes what is there before the first iteration of a reduction, scan or scatter.
@@ -631,12 +643,16 @@ impl Emitter<'_> {
         let results: SmallVec<[ValueId; 2]> = self.flat.body.results(nest.op).collect();
         let dtypes: SmallVec<[DType; 2]> =
             results.iter().filter_map(|r| Some(self.flat.body.ty(*r).as_tensor()?.dtype)).collect();
+        let partials = self.partials.get(&nest.op).cloned();
         let mut writer = self.writer(block);
         for (number, (result, dtype)) in results.into_iter().zip(&dtypes).enumerate() {
             let identity = reduce.combiner.identity(number, &dtypes, &reduce.identity);
             let identity = identity.ok_or("the reduction has no identity")?;
             let value = writer.e.constant(*dtype, identity);
-            writer.store(value, result, &nest.spatial, false);
+            match &partials {
+                Some(partials) => writer.set_state(&partials.own[number], value),
+                None => writer.store(value, result, &nest.spatial, false),
+            }
         }
         writer.finish()
     }
@@ -647,6 +663,7 @@ impl Emitter<'_> {
         let results: SmallVec<[ValueId; 2]> = flat.body.results(nest.op).collect();
         let streaming = self.schedule.is_streamed(nest.stage);
         let states = self.states.get(&nest.op).cloned().unwrap_or_default(); // Scans have one.
+        let partials = self.partials.get(&nest.op).cloned();
         let mut writer = self.writer(block);
         let inner = flat.body.region_block(nest.op, 0);
         let taken = flat.body.block_args(inner).len();
@@ -660,8 +677,12 @@ impl Emitter<'_> {
         let values = match flat.body.view::<Reduce>(nest.op) {
             None => values,
             Some(reduce) => {
-                let before: Vec<ValueId> =
-                    results.iter().map(|result| writer.load(*result, &nest.spatial)).collect();
+                let before: Vec<ValueId> = match &partials {
+                    Some(partials) => {
+                        partials.own.iter().map(|own| writer.read_state(own)).collect()
+                    }
+                    None => results.iter().map(|r| writer.load(*r, &nest.spatial)).collect(),
+                };
                 match reduce.combiner {
                     Combiner::User => {
                         let args = before.into_iter().chain(values).map(Term::Value).collect();
@@ -675,8 +696,11 @@ impl Emitter<'_> {
         for (value, state) in values[results.len()..].iter().zip(&states) {
             writer.set_state(state, *value);
         }
-        for (value, result) in values.into_iter().zip(results) {
-            writer.store(value, result, &nest.spatial, streaming);
+        for (number, (value, result)) in values.into_iter().zip(results).enumerate() {
+            match &partials {
+                Some(partials) => writer.set_state(&partials.own[number], value),
+                None => writer.store(value, result, &nest.spatial, streaming),
+            }
         }
         writer.finish()
     }
@@ -718,7 +742,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn writer(&mut self, block: BlockId) -> Writer<'_> {
+    pub(super) fn writer(&mut self, block: BlockId) -> Writer<'_> {
         Writer {
             body: &self.flat.body,
             e: Expression::new(&mut self.out, block),
@@ -726,227 +750,6 @@ impl Emitter<'_> {
             indices: &mut self.indices,
             buffers: &self.buffers,
             scope: &self.scope,
-        }
-    }
-}
-
-/// `before` combined with `values`.
-fn combine(
-    e: &mut Expression<'_>,
-    combiner: Combiner,
-    before: &[ValueId],
-    values: &[ValueId],
-) -> Vec<ValueId> {
-    let (a, b) = (before[0], values[0]);
-    match combiner {
-        Combiner::Sum | Combiner::User => vec![e.add(a, b)],
-        Combiner::Product => vec![e.mul(a, b)],
-        Combiner::Max => vec![e.max(a, b)],
-        Combiner::Min => vec![e.min(a, b)],
-        Combiner::ArgMax | Combiner::ArgMin => {
-            let order = if combiner == Combiner::ArgMax { ScalarOp::Gt } else { ScalarOp::Lt };
-            let (old, new) = (before[1], values[1]);
-            let better = e.scalar(order, &[new, old]);
-            let equal = e.eq(new, old);
-            let earlier = e.lt(b, a);
-            let tie = e.and(equal, earlier);
-            let take = e.or(better, tie);
-            vec![e.select(take, b, a), e.select(take, new, old)]
-        }
-    }
-}
-
-/// A value of a compute function while it is written into a kernel.
-#[derive(Clone)]
-enum Term {
-    Index(Index),
-    Truth(bool),
-    Value(ValueId),
-}
-
-struct Writer<'a> {
-    /// The flat function.
-    body: &'a Body,
-    e: Expression<'a>,
-    block: BlockId,
-    indices: &'a mut Indices,
-    buffers: &'a FxHashMap<ValueId, Buffer>,
-    scope: &'a FxHashMap<Var, ValueId>,
-}
-
-impl Writer<'_> {
-    fn finish(mut self) -> Result<(), Refused> {
-        self.e.take_error().map_or(Ok(()), Err)
-    }
-
-    fn value(&mut self, term: &Term) -> ValueId {
-        match term {
-            Term::Index(index) => self.indices.write(index, &mut self.e, |var| self.scope[&var]),
-            Term::Truth(truth) => self.e.constant(DType::BOOL, Scalar::Int((*truth).into())),
-            Term::Value(value) => *value,
-        }
-    }
-
-    /// Where the element of `tensor` at `indices` stands in its buffer.
-    fn place(&mut self, tensor: ValueId, indices: &[Term]) -> (ValueId, Vec<ValueId>) {
-        let Buffer { value, min, threads } = self.buffers[&tensor].clone();
-        let mut keepers = Vec::with_capacity(threads.len());
-        let mut place = Vec::with_capacity(indices.len());
-        for (dimension, (term, min)) in indices.iter().zip(&min).enumerate() {
-            let index = match term {
-                Term::Index(index) => index.clone(),
-                other => {
-                    let value = self.value(other);
-                    self.indices.of_value(value)
-                }
-            };
-            let mut index = index.difference(min);
-            for (number, part) in threads.iter().enumerate() {
-                if part.dimension == dimension {
-                    let place = self.indices.quotient(&index, part.each);
-                    keepers.push((number, self.indices.remainder(&place, part.threads)));
-                    let turn = self.indices.quotient(&place, part.threads);
-                    let within = self.indices.remainder(&index, part.each);
-                    index = within.plus_scaled(&turn, part.each);
-                }
-            }
-            place.push(self.value(&Term::Index(index)));
-        }
-        keepers.sort_by_key(|(number, _)| *number);
-        let keepers: Vec<ValueId> =
-            keepers.into_iter().map(|(_, index)| self.value(&Term::Index(index))).collect();
-        (value, keepers.into_iter().chain(place).collect())
-    }
-
-    /// The value of `state`.
-    fn read_state(&mut self, state: &State) -> ValueId {
-        let indices = self.state_place(state);
-        self.e.write(&Load { tensor: state.buffer, indices }, state.dtype)
-    }
-
-    fn set_state(&mut self, state: &State, value: ValueId) {
-        let indices = self.state_place(state);
-        self.store_at(value, state.buffer, indices, false);
-    }
-
-    fn state_place(&mut self, state: &State) -> Vec<ValueId> {
-        let indices = state.indices.iter();
-        indices.map(|index| self.value(&Term::Index(index.clone()))).collect()
-    }
-
-    fn load(&mut self, tensor: ValueId, indices: &[Index]) -> ValueId {
-        let terms: Vec<Term> = indices.iter().cloned().map(Term::Index).collect();
-        self.load_terms(tensor, &terms, None)
-    }
-
-    fn load_terms(
-        &mut self,
-        tensor: ValueId,
-        indices: &[Term],
-        choice: Option<(ValueId, ValueId)>,
-    ) -> ValueId {
-        let (buffer, indices) = self.place(tensor, indices);
-        let dtype = tensor_of(self.body, tensor).dtype;
-        match choice {
-            None => self.e.write(&Load { tensor: buffer, indices }, dtype),
-            Some((condition, otherwise)) => {
-                self.e.write(&LoadIf { condition, otherwise, tensor: buffer, indices }, dtype)
-            }
-        }
-    }
-
-    fn store(&mut self, value: ValueId, tensor: ValueId, indices: &[Index], streaming: bool) {
-        let terms: Vec<Term> = indices.iter().cloned().map(Term::Index).collect();
-        let (buffer, indices) = self.place(tensor, &terms);
-        self.store_at(value, buffer, indices, streaming);
-    }
-
-    fn store_at(
-        &mut self,
-        value: ValueId,
-        buffer: ValueId,
-        indices: Vec<ValueId>,
-        streaming: bool,
-    ) {
-        let store = Store { value, buffer, indices, streaming };
-        let operands = store.operands();
-        let parts = OpParts::new(Store::<ValueId>::NAME, &operands, &[]).attrs(store.attrs());
-        self.e.body.insert_op(InsertPoint::End(self.block), parts.at(Loc::UNKNOWN));
-    }
-
-    /// Writes what stands in `block` of the function, with `args` as its arguments; what it yields.
-    fn block(&mut self, block: BlockId, args: Vec<Term>) -> Result<Vec<Term>, Refused> {
-        let body = self.body;
-        let mut terms: FxHashMap<ValueId, Term> =
-            body.block_args(block).iter().copied().zip(args).collect();
-        for op in body.block_ops(block) {
-            if let Some(end) = body.view::<Yield>(op) {
-                return Ok(end.values.iter().map(|value| terms[value].clone()).collect());
-            }
-            let term = self.term(op, &terms);
-            terms.insert(body.result(op, 0), term);
-        }
-        Err("a block of the function has no end".to_string())
-    }
-
-    fn term(&mut self, op: OpId, terms: &FxHashMap<ValueId, Term>) -> Term {
-        let body = self.body;
-        let as_index = |value: ValueId| match terms.get(&value) {
-            Some(Term::Index(index)) => Some(index.clone()),
-            _ => None,
-        };
-        if let Some(index) = index_value(body, op, as_index, self.indices) {
-            return Term::Index(index);
-        }
-        if let Some(load) = body.view::<Load>(op) {
-            let indices: Vec<Term> = load.indices.iter().map(|v| terms[v].clone()).collect();
-            return Term::Value(self.load_terms(load.tensor, &indices, None));
-        }
-        if let Some(load) = body.view::<LoadIf>(op) {
-            let indices: Vec<Term> = load.indices.iter().map(|v| terms[v].clone()).collect();
-            return match &terms[&load.condition] {
-                Term::Truth(true) => Term::Value(self.load_terms(load.tensor, &indices, None)),
-                Term::Truth(false) => terms[&load.otherwise].clone(),
-                condition => {
-                    let choice = (self.value(condition), self.value(&terms[&load.otherwise]));
-                    Term::Value(self.load_terms(load.tensor, &indices, Some(choice)))
-                }
-            };
-        }
-        if let Some(select) = body.view::<Select>(op)
-            && let Term::Truth(truth) = terms[&select.condition]
-        {
-            return terms[if truth { &select.a } else { &select.b }].clone();
-        }
-        if let Some(check) = body.view::<Check>(op)
-            && let Term::Truth(true) = terms[&check.condition]
-        {
-            return terms[&check.a].clone();
-        }
-        if let Some(scalar) = ScalarOp::of(body.op_name(op)) {
-            let operands: SmallVec<[&Term; 2]> = body.operands(op).map(|v| &terms[&v]).collect();
-            if let Some(term) = self.decided(scalar, &operands) {
-                return term;
-            }
-        }
-        let operands: SmallVec<[ValueId; 4]> =
-            body.operands(op).map(|value| self.value(&terms[&value])).collect();
-        let dtype = number_of(body, body.result(op, 0));
-        Term::Value(self.e.write_named(body.op_name(op), operands, body.attrs(op), dtype))
-    }
-
-    /// What a comparison of indices or a combination of truths comes to, where that is known.
-    fn decided(&self, op: ScalarOp, operands: &[&Term]) -> Option<Term> {
-        match (op, operands) {
-            (_, [Term::Index(a), Term::Index(b)]) => self.indices.decide(op, a, b).map(Term::Truth),
-            (ScalarOp::Not, [Term::Truth(a)]) => Some(Term::Truth(!a)),
-            (ScalarOp::And, [Term::Truth(a), other] | [other, Term::Truth(a)]) => {
-                Some(if *a { (*other).clone() } else { Term::Truth(false) })
-            }
-            (ScalarOp::Or, [Term::Truth(a), other] | [other, Term::Truth(a)]) => {
-                Some(if *a { Term::Truth(true) } else { (*other).clone() })
-            }
-            _ => None,
         }
     }
 }

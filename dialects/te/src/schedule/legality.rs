@@ -17,7 +17,7 @@ pub(crate) mod tensorize;
 use rustc_hash::FxHashMap;
 
 use super::state::{Attach, Axis, Refused, Schedule, Stage};
-use crate::loops::ForKind;
+use crate::loops::{ForKind, Scope};
 
 /// Loops nest at most this deep.
 pub const MAX_DEPTH: usize = 64;
@@ -44,6 +44,50 @@ pub(crate) fn check_scans(schedule: &Schedule) -> Result<(), Refused> {
             return Err(format!(
                 "`{axis}` is within the steps of `{name}`, which one thread takes"
             ));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a schedule in which threads that combine results do not all meet, or some do not see the
+/// result.
+pub(crate) fn check_combined(schedule: &Schedule) -> Result<(), Refused> {
+    for stage in schedule.stages() {
+        let own = schedule.loops(stage);
+        let Some(combined) = own.iter().find(|axis| schedule.is_combined(**axis)) else { continue };
+        let (name, axis) = (schedule.stage_name(stage), schedule.axis_name(*combined));
+        let state = &schedule.stages[stage.0];
+        if let Some((_, intrinsic)) = &state.tensorized {
+            return Err(format!("`{name}` is tensorized with `@{}`", intrinsic.name));
+        }
+        let mut threads: Vec<&str> =
+            own.iter().filter_map(|axis| schedule.axes[axis.0].thread.as_deref()).collect();
+        threads.sort_unstable();
+        if let Some(twice) = threads.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(format!("two loops of `{name}` are over `{}`", twice[0]));
+        }
+        if let Some(scope @ (Scope::Local | Scope::Register)) = state.scope {
+            return Err(format!(
+                "threads combine `{name}` along `{axis}`, so its result cannot be {}, memory of one of them",
+                scope.name()
+            ));
+        }
+        let mut attach = state.attach;
+        // Whoever is computed within itself is refused elsewhere.
+        for _ in 0..=MAX_DEPTH {
+            let Attach::At(around, at) = attach else { break };
+            let loops = &schedule.stages[around.0].leaves;
+            let position = loops.iter().position(|leaf| *leaf == at).unwrap_or(loops.len());
+            let mut outer = loops.iter().take(position.saturating_add(1));
+            if let Some(thread) = outer.find(|axis| schedule.is_of_threads(**axis)) {
+                return Err(format!(
+                    "threads combine `{name}` along `{axis}`, and cannot wait for one another in \
+                     `{}` of `{}`, a loop over threads",
+                    schedule.axis_name(*thread),
+                    schedule.stage_name(around)
+                ));
+            }
+            attach = schedule.stages[around.0].attach;
         }
     }
     Ok(())

@@ -275,7 +275,8 @@ pub struct Parallel<V = ValueId> {
     pub axis: V,
 }
 
-/// Gives each iteration of a spatial loop a thread of a device.
+/// Gives each iteration of a loop a thread of a device. Threads of a block that iterations of a reduction
+/// are given combine their results in memory that they share.
 #[derive(Op, Clone, Debug)]
 #[op(
     name = "te.bind",

@@ -3,9 +3,11 @@
 use ir_core::{Body, ValueId};
 use rustc_hash::FxHashMap;
 
-use crate::compute::{Compute, Intrinsic, Return, Scan, Scatter, Stage as StageView, Yield};
+use crate::compute::{
+    Compute, Intrinsic, Reduce, Return, Scan, Scatter, Stage as StageView, Yield,
+};
 use crate::index::Indices;
-use crate::loops::{ForKind, Scope};
+use crate::loops::{ForKind, Scope, ThreadAxis, thread_axis};
 
 /// A stage of a schedule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -262,6 +264,21 @@ impl Schedule {
             }
         }
         true
+    }
+
+    /// Whether the loop `axis` is over the threads of a block.
+    pub(crate) fn is_of_threads(&self, axis: Axis) -> bool {
+        let thread = self.axes[axis.0].thread.as_deref().and_then(thread_axis);
+        matches!(thread, Some(ThreadAxis::Thread(_)))
+    }
+
+    /// Whether the threads of a block combine what iterations of the loop `axis` give: it belongs to a
+    /// reduction, and is over these threads.
+    pub fn is_combined(&self, axis: Axis) -> bool {
+        let stage = self.axes[axis.0].stage;
+        self.is_reduction(axis)
+            && self.is_of_threads(axis)
+            && self.body.is::<Reduce>(self.stages[stage.0].op)
     }
 
     /// Whether `stage` is computed in loops of its own, before what reads it.
