@@ -4,4 +4,5 @@ mod common;
 mod loops;
 mod operations;
 mod random;
+mod rows;
 mod runtime;

@@ -6,17 +6,26 @@ use crate::common;
 use ir_core::{Item, TensorData};
 use target_ptx::Arch;
 use target_ptx::interpreter::Options;
-use te::generate::{compute_function, inputs};
+use te::generate::{Options as Sizes, compute_function, inputs};
 use te::interpreter::{Order, run_compute, same_numbers};
 
 const SEEDS: std::ops::Range<u64> = 0..96;
 
 #[test]
 fn entries_agree_with_the_interpreter_of_the_language() {
+    agree(SEEDS, Sizes::default());
+}
+
+/// Rows that threads reduce together.
+#[test]
+fn long_reductions_agree_with_the_interpreter_of_the_language() {
+    agree(SEEDS, Sizes { rank: 2, extent: 200, points: 1 << 15, ..Sizes::default() });
+}
+
+fn agree(seeds: std::ops::Range<u64>, sizes: Sizes) {
     let mut cases: Vec<(String, Item, Vec<TensorData>)> = vec![];
-    for seed in SEEDS {
-        let function =
-            compute_function(seed, &te::generate::Options::default()).expect("a function");
+    for seed in seeds {
+        let function = compute_function(seed, &sizes).expect("a function");
         let data = inputs(&function, seed).expect("inputs");
         cases.push((format!("k{seed}"), function, data));
     }

@@ -4,4 +4,5 @@ mod common;
 mod limits;
 mod operations;
 mod random;
+mod rows;
 mod tiles;

@@ -11,9 +11,19 @@ const SEEDS: std::ops::Range<u64> = 0..96;
 
 #[test]
 fn shaders_agree_with_the_interpreter() {
+    agree(SEEDS, Options::default());
+}
+
+/// Rows that threads reduce together.
+#[test]
+fn long_reductions_agree_with_the_interpreter() {
+    agree(SEEDS, Options { rank: 2, extent: 200, points: 1 << 15, ..Options::default() });
+}
+
+fn agree(seeds: std::ops::Range<u64>, sizes: Options) {
     let mut cases: Vec<(&'static str, Item, Vec<TensorData>)> = vec![];
-    for seed in SEEDS {
-        let function = compute_function(seed, &Options::default()).expect("a function");
+    for seed in seeds {
+        let function = compute_function(seed, &sizes).expect("a function");
         let data = inputs(&function, seed).expect("inputs");
         cases.push((format!("k{seed}").leak(), function, data));
     }

@@ -5,7 +5,8 @@
 //! become one, which is cut into blocks. Threads that follow one another have elements that follow one
 //! another, so that they read and write neighbours. A reduction that a stage of the same shape reads
 //! element by element is computed in the thread that has that element, or, where it reuses what it loads,
-//! in [tiles](super::tiles).
+//! in [tiles](super::tiles). What reads rows that are reduced is computed with them, [row by
+//! row](super::rows).
 //!
 //! The rules look only at extents and strides, never at what operator it was, and cover everything
 //! that a compute function can say.
@@ -14,22 +15,24 @@ use ir_core::Item;
 use te::loops::Scope;
 use te::schedule::{Axis, Refused, Schedule, Stage};
 
+use super::BLOCK;
+use super::rows::{divide, rows};
 use super::tiles::tile;
 use crate::Gpu;
 use crate::stages::{inline, producers, reads_in_place, reduce, sort_readers_first};
-
-/// Threads of a block, where there are as many elements.
-const BLOCK: i64 = 256;
 
 /// The default schedule of the compute function `function` on `gpu`. Errors where `function` is no
 /// compute function.
 pub fn schedule(function: &Item, gpu: &Gpu) -> Result<Schedule, Refused> {
     let mut schedule = Schedule::new(function)?;
     inline(&mut schedule);
-    let reductions: Vec<Stage> = schedule
-        .stages()
-        .filter(|stage| schedule.is_output(*stage) && reduce(&schedule, *stage).is_some())
-        .collect();
+    divide(&mut schedule);
+    // A number has no loops to be computed in.
+    let is_result = |stage: &Stage| {
+        schedule.is_output(*stage)
+            && reduce(&schedule, *stage).is_some_and(|reduction| !reduction.shape.is_empty())
+    };
+    let reductions: Vec<Stage> = schedule.stages().filter(is_result).collect();
     for stage in reductions {
         // Refused for several results: those are reduced in place.
         let _ = schedule.cache_write(stage, Scope::Register);
@@ -47,6 +50,9 @@ pub fn schedule(function: &Item, gpu: &Gpu) -> Result<Schedule, Refused> {
             && reads_in_place(&schedule, root, *producer)
             && tile(&mut schedule, root, *producer, gpu)
         {
+            continue;
+        }
+        if rows(&mut schedule, root, gpu) {
             continue;
         }
         let Some(thread) = bind(&mut schedule, root, gpu) else { continue };

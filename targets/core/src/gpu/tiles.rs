@@ -5,9 +5,10 @@
 //! together, and then each multiplies its part of it. The elements of a thread lie as far apart as there
 //! are threads on an axis, so that threads that follow one another use neighbours.
 
-use te::loops::{Alloc, Scope};
+use te::loops::Scope;
 use te::schedule::{Axis, Refused, Schedule, Stage};
 
+use super::bytes_shared;
 use crate::Gpu;
 use crate::stages::{reduce, spatial};
 
@@ -43,14 +44,7 @@ pub(super) fn tile(schedule: &mut Schedule, root: Stage, producer: Stage, gpu: &
 fn fits(schedule: &Schedule, gpu: &Gpu) -> bool {
     let Ok(kernel) = te::lower::lower(schedule) else { return false };
     let body = kernel.body.as_deref().expect("a kernel has a body");
-    let allocs = body.walk().filter_map(|op| body.view::<Alloc>(op));
-    let shared = allocs.filter(|alloc| alloc.scope == Scope::Shared);
-    // Narrow numbers may take four bytes there.
-    let bytes = shared.map(|alloc| {
-        let each = alloc.dtype.bytes().max(4) as i64;
-        alloc.shape.iter().fold(each, |bytes, extent| bytes.saturating_mul(*extent))
-    });
-    bytes.fold(0, i64::saturating_add) <= gpu.shared_bytes as i64
+    bytes_shared(body) <= gpu.shared_bytes as i64
 }
 
 /// Which dimensions are tiled, and how.
