@@ -28,7 +28,7 @@ mod verify;
 use ir_core::text::ItemSyntax;
 use ir_core::{AttrValue, DType, InferCx, ItemDef, Op, Registry, Signature, Stop, Type, ValueId};
 
-pub use phases::{ThreadAxis, missing_barrier, thread_axis};
+pub use phases::{ThreadAxis, missing_barrier, racing_store, thread_axis};
 pub use plan::{ALIGNMENT, Arrangement, MemoryPlan, arrange, plan_memory};
 pub use simplify::simplify;
 pub use unroll::{MAX_OPS, unroll};

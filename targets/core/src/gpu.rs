@@ -4,10 +4,12 @@
 //!   reduced the threads of a block;
 //! - [`launches`] takes kernels apart where all threads have to wait for one another, so that **each
 //!   kernel that is no list of calls is one launch**, and says of each how many blocks and threads it
-//!   runs on. A program is a list of [calls](crate::calls) of these.
+//!   runs on. A program is a list of [calls](crate::calls) of these;
+//! - [`faults`] finds what is certain to go wrong in one.
 //!
 //! Nothing here knows the language of a device.
 
+pub mod faults;
 pub mod launches;
 mod rows;
 mod schedule;

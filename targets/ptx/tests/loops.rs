@@ -274,7 +274,7 @@ fn races_are_found() {
         "te.kernel @f(%x: Tensor[(8), float32], %y: Tensor[(1), float32]) outputs 1 {
   thread(blockIdx.x) b < 2 {
     thread(threadIdx.x) t < 4 {
-      %y[0] = %x[b * 4 + t]
+      %y[(t + b) / 8] = %x[b * 4 + t]
     }
   }
 }",

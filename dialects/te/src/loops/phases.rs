@@ -69,6 +69,51 @@ pub fn missing_barrier(body: &Body) -> Option<OpId> {
     phases.next_conflict(body)
 }
 
+/// The first store of `body` to an element that several threads, or several blocks, store to at once: one at
+/// indices, and under conditions, that are the same in all iterations of a loop over them. What is loaded
+/// may differ. Costs a walk over each such loop.
+pub fn racing_store(body: &Body) -> Option<OpId> {
+    let mut racing =
+        body.walk().filter(|op| ThreadAxis::of(body, *op).is_some_and(|(_, extent)| extent > 1));
+    racing.find_map(|op| racing_in(body, op))
+}
+
+/// The first store in the loop `op` that all of its iterations make.
+fn racing_in(body: &Body, op: OpId) -> Option<OpId> {
+    let block = body.region_block(op, 0);
+    let index = *body.block_args(block).first()?;
+    // What may differ from iteration to iteration: values, memory, and whether operations run at all.
+    let mut differing: FxHashSet<ValueId> = FxHashSet::from_iter([index]);
+    let mut own: FxHashSet<ValueId> = FxHashSet::default();
+    let mut optional: FxHashSet<BlockId> = FxHashSet::default();
+    for inner in body.walk_block(block) {
+        let around = body.op_block(inner)?;
+        let is_loaded = body.view::<Load>(inner).is_some() || body.view::<LoadIf>(inner).is_some();
+        let differs = body.operands(inner).any(|operand| differing.contains(&operand));
+        if body.view::<Alloc>(inner).is_some() {
+            own.extend(body.results(inner));
+        }
+        if is_loaded || differs {
+            differing.extend(body.results(inner));
+        }
+        if body.has_regions(inner) {
+            let is_optional = optional.contains(&around) || differs;
+            let blocks = body.regions(inner).iter().map(|region| body.block_of(*region));
+            optional.extend(blocks.filter(|_| is_optional));
+        }
+        let Some(store) = body.view::<Store>(inner) else { continue };
+        let is_private = own.contains(&store.buffer)
+            || body
+                .view_def::<Alloc>(store.buffer)
+                .is_some_and(|(_, alloc)| alloc.scope == Scope::Register);
+        let is_apart = store.indices.iter().any(|index| differing.contains(index));
+        if !is_private && !is_apart && !optional.contains(&around) {
+            return Some(inner);
+        }
+    }
+    None
+}
+
 /// The buffers that were used since the last barrier.
 #[derive(Clone, Default)]
 struct Uses {

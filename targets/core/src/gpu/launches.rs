@@ -14,10 +14,10 @@ use ir_core::{
 use rustc_hash::{FxHashMap, FxHashSet};
 use te::compute::{Load, LoadIf, Yield};
 use te::loops::{
-    Alloc, Atomic, Barrier, Call, Data, If, KERNEL, OUTPUTS, Scope, Store, ThreadAxis,
-    missing_barrier, simplify,
+    Alloc, Atomic, Barrier, Call, Data, If, KERNEL, OUTPUTS, Scope, Store, ThreadAxis, simplify,
 };
 
+use super::faults::fault;
 use crate::Gpu;
 use crate::checks::callees_first;
 
@@ -90,9 +90,8 @@ impl Launch {
             }
             *of = if is_block || *of == 1 { extent } else { extent.max(*of) };
         }
-        if let Some(op) = missing_barrier(body) {
-            let message = "threads use here what others may be storing: a barrier is missing";
-            return Err(refuse(at(op), message.to_string()));
+        if let Some((op, message)) = fault(body) {
+            return Err(refuse(at(op), message));
         }
         let threads: i64 = launch.threads.iter().product();
         if threads > gpu.block_threads {

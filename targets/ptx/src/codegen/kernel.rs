@@ -4,6 +4,7 @@ use ir_core::{Body, DType, Diagnostics, Item, OpId, SmallVec, ValueId};
 use rustc_hash::FxHashMap;
 use target_core::Gpu;
 use target_core::affine::Affine;
+use target_core::gpu::faults::fault;
 use target_core::gpu::launches::Launch;
 use target_core::ranges::Ranges;
 use te::compute::Yield;
@@ -93,6 +94,9 @@ pub(super) fn write(
 ) -> Result<Written, Diagnostics> {
     refuse_small_floats(item, body)?;
     let launch = grid::launch(item, body, gpu)?;
+    if let Some((op, message)) = fault(body) {
+        return Err(refusal(item, Some(op), message).into());
+    }
     let mut writer = Writer {
         item,
         body,
