@@ -16,6 +16,7 @@ mod docs;
 mod editors;
 mod executor;
 mod floors;
+mod gpu;
 mod interrupt;
 mod large_programs;
 mod layouts;
