@@ -290,26 +290,23 @@ fn outer_sum(f: &FuncMut<'_>, op: OpId) -> Option<OpId> {
     (f.body.op_block(user) == f.body.op_block(op) && is_sum(f, user)).then_some(user)
 }
 
-/// Makes one product of `group`, products by the same matrix in program order in one block. Whether it could: not
+/// Makes one product of `group`, products by the same matrix in one block. Whether it could: not
 /// where one depends on the result of another.
 fn stack_group(
     f: &mut FuncMut<'_>,
     group: &[OpId],
     looks: &mut Looks,
 ) -> Result<bool, Diagnostics> {
-    let (first, last) = (group[0], group[group.len() - 1]);
     let products: Vec<Product> = group.iter().filter_map(|op| Product::of(f, *op)).collect();
     let Some(rows) = products.iter().try_fold(0i64, |n, p| n.checked_add(p.extents[0])) else {
         return Ok(false);
     };
-    if !looks.make_room(f, group) {
-        return Ok(false);
-    }
+    let Some(last) = looks.make_room(f, group) else { return Ok(false) };
     let axis = 1 - products[0].inner[0];
     let mut emit = Emit::before(f, last, "combine-products");
     let data = emit.tuple(products.iter().map(|product| product.factors[0]).collect());
     let data = emit.op(&Concatenate { data, axis: axis as i64 })?;
-    let all = emit.again(first, &[data, products[0].factors[1]])?;
+    let all = emit.again(group[0], &[data, products[0].factors[1]])?;
     let (mut begin, mut parts) = (0, Vec::new());
     for product in &products {
         let end = begin + product.extents[0];

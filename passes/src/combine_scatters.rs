@@ -151,7 +151,7 @@ impl CombineScatters {
     }
 }
 
-/// Makes one scatter of `group`, in program order. Whether it could: not where one depends on the result of another.
+/// Makes one scatter of `group`. Whether it could: not where one depends on the result of another.
 fn combine(
     f: &mut FuncMut<'_>,
     shared: &Shared,
@@ -159,7 +159,7 @@ fn combine(
     looks: &mut Looks,
 ) -> Result<bool, Diagnostics> {
     let ops: Vec<OpId> = group.iter().map(|one| one.op).collect();
-    let Some(&last) = ops.last().filter(|_| looks.make_room(f, &ops)) else { return Ok(false) };
+    let Some(last) = looks.make_room(f, &ops) else { return Ok(false) };
     let operands = |of: fn(&ScatterNd) -> ValueId| -> Vec<ValueId> {
         ops.iter().filter_map(|op| f.body.view::<ScatterNd>(*op)).map(|one| of(&one)).collect()
     };

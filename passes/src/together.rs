@@ -16,24 +16,26 @@ impl Looks {
         Looks(operations * ROUNDS)
     }
 
-    /// Moves behind the last of `group`, operations of one block in program order, what stands between them and depends
-    /// on them: all of them can be computed where the last one is then. Whether it did: not where one of them depends on
-    /// another, where what depends on them has effects or regions, or where too much would have to be looked at.
-    pub(crate) fn make_room(&mut self, f: &mut FuncMut<'_>, group: &[OpId]) -> bool {
-        let Some(depending) = self.depending(f, group) else { return false };
+    /// Moves behind the last of `group`, operations of one block, what stands between them and depends on them. The last
+    /// one, where all of them can be computed then: not where one of them depends on another, where what depends on
+    /// them has effects or regions, or where too much would have to be looked at.
+    ///
+    /// What is moved may be of other groups, whose order changes then: it is asked for here, each time.
+    pub(crate) fn make_room(&mut self, f: &mut FuncMut<'_>, group: &[OpId]) -> Option<OpId> {
+        let last =
+            group.iter().copied().reduce(|a, b| if f.body.is_before(a, b) { b } else { a })?;
+        let depending = self.depending(f, group, last)?;
         // Behind the last one, in their order.
-        let last = group[group.len() - 1];
         let mut behind = last;
         for op in depending {
             f.body.move_op(op, InsertPoint::After(behind));
             behind = op;
         }
-        true
+        Some(last)
     }
 
-    /// What depends on `group`, of what stands between, in program order.
-    fn depending(&mut self, f: &FuncMut<'_>, group: &[OpId]) -> Option<Vec<OpId>> {
-        let last = *group.last()?;
+    /// What depends on `group`, of what stands before `last`, in program order.
+    fn depending(&mut self, f: &FuncMut<'_>, group: &[OpId], last: OpId) -> Option<Vec<OpId>> {
         let block = f.body.op_block(last)?;
         let members: FxHashSet<OpId> = group.iter().copied().collect();
         let (mut found, mut seen) = (Vec::new(), FxHashSet::default());
