@@ -544,10 +544,11 @@ impl Schedule {
     }
 
     /// Whether every stage that is computed within another is read only there, the steps of scans
-    /// are those of one thread, and threads that combine results meet.
+    /// are those of one thread, threads that combine results meet, and none stores for itself what they share.
     fn check(&self) -> Result<(), Refused> {
         legality::check_scans(self)?;
         legality::check_combined(self)?;
+        legality::check_shared(self)?;
         legality::check_attachments(self)
     }
 

@@ -72,25 +72,52 @@ pub(crate) fn check_combined(schedule: &Schedule) -> Result<(), Refused> {
                 scope.name()
             ));
         }
-        let mut attach = state.attach;
-        // Whoever is computed within itself is refused elsewhere.
-        for _ in 0..=MAX_DEPTH {
-            let Attach::At(around, at) = attach else { break };
-            let loops = &schedule.stages[around.0].leaves;
-            let position = loops.iter().position(|leaf| *leaf == at).unwrap_or(loops.len());
-            let mut outer = loops.iter().take(position.saturating_add(1));
-            if let Some(thread) = outer.find(|axis| schedule.is_of_threads(**axis)) {
-                return Err(format!(
-                    "threads combine `{name}` along `{axis}`, and cannot wait for one another in \
-                     `{}` of `{}`, a loop over threads",
-                    schedule.axis_name(*thread),
-                    schedule.stage_name(around)
-                ));
-            }
-            attach = schedule.stages[around.0].attach;
+        if let Some((thread, around)) = threads_around(schedule, stage) {
+            return Err(format!(
+                "threads combine `{name}` along `{axis}`, and cannot wait for one another in \
+                 `{}` of `{}`, a loop over threads",
+                schedule.axis_name(thread),
+                schedule.stage_name(around)
+            ));
         }
     }
     Ok(())
+}
+
+/// Refuses a schedule in which each thread of a block computes a stage for itself, in memory that they share.
+pub(crate) fn check_shared(schedule: &Schedule) -> Result<(), Refused> {
+    for stage in schedule.stages() {
+        if schedule.stages[stage.0].scope != Some(Scope::Shared) {
+            continue;
+        }
+        if let Some((thread, around)) = threads_around(schedule, stage) {
+            return Err(format!(
+                "`{}` is in memory that threads share, and each of them would compute it in `{}` of `{}`, \
+                 a loop over threads",
+                schedule.stage_name(stage),
+                schedule.axis_name(thread),
+                schedule.stage_name(around)
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The innermost loop over threads of a block in which `stage` is computed, and whose it is.
+fn threads_around(schedule: &Schedule, stage: Stage) -> Option<(Axis, Stage)> {
+    let mut attach = schedule.stages[stage.0].attach;
+    // Whoever is computed within itself is refused elsewhere.
+    for _ in 0..=MAX_DEPTH {
+        let Attach::At(around, at) = attach else { break };
+        let loops = &schedule.stages[around.0].leaves;
+        let position = loops.iter().position(|leaf| *leaf == at).unwrap_or(loops.len());
+        let mut outer = loops.iter().take(position.saturating_add(1));
+        if let Some(thread) = outer.find(|axis| schedule.is_of_threads(**axis)) {
+            return Some((*thread, around));
+        }
+        attach = schedule.stages[around.0].attach;
+    }
+    None
 }
 
 /// Refuses a schedule in which a stage is read where it is not computed.
