@@ -17,11 +17,21 @@ mod tiles;
 
 use ir_core::Body;
 use te::loops::{Alloc, Scope};
+use te::schedule::Schedule;
+
+use crate::Gpu;
 
 pub use schedule::schedule;
 
 /// Threads of a block, where there is as much to do.
 const BLOCK: i64 = 256;
+
+/// Whether the device has what `schedule` asks for.
+fn fits(schedule: &Schedule, gpu: &Gpu) -> bool {
+    let Ok(kernel) = te::lower::lower(schedule) else { return false };
+    let body = kernel.body.as_deref().expect("a kernel has a body");
+    bytes_shared(body) <= gpu.shared_bytes as i64
+}
 
 /// Bytes of shared memory that the kernel `body` asks for.
 fn bytes_shared(body: &Body) -> i64 {

@@ -8,7 +8,7 @@
 use te::loops::Scope;
 use te::schedule::{Axis, Refused, Schedule, Stage};
 
-use super::{BLOCK, bytes_shared};
+use super::{BLOCK, fits};
 use crate::Gpu;
 use crate::stages::{points_of, producers, reduce, sort_readers_first, spatial};
 
@@ -72,13 +72,6 @@ pub(super) fn rows(schedule: &mut Schedule, root: Stage, gpu: &Gpu) -> bool {
         *schedule = before;
     }
     false
-}
-
-/// Whether the device has what `schedule` asks for.
-fn fits(schedule: &Schedule, gpu: &Gpu) -> bool {
-    let Ok(kernel) = te::lower::lower(schedule) else { return false };
-    let body = kernel.body.as_deref().expect("a kernel has a body");
-    bytes_shared(body) <= gpu.shared_bytes as i64
 }
 
 /// The loops of `stage` over its elements, and over what it reduces.

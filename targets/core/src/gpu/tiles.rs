@@ -8,7 +8,7 @@
 use te::loops::Scope;
 use te::schedule::{Axis, Refused, Schedule, Stage};
 
-use super::bytes_shared;
+use super::fits;
 use crate::Gpu;
 use crate::stages::{reduce, spatial};
 
@@ -38,13 +38,6 @@ pub(super) fn tile(schedule: &mut Schedule, root: Stage, producer: Stage, gpu: &
         *schedule = before;
     }
     false
-}
-
-/// Whether the shared memory that `schedule` asks for is there.
-fn fits(schedule: &Schedule, gpu: &Gpu) -> bool {
-    let Ok(kernel) = te::lower::lower(schedule) else { return false };
-    let body = kernel.body.as_deref().expect("a kernel has a body");
-    bytes_shared(body) <= gpu.shared_bytes as i64
 }
 
 /// Which dimensions are tiled, and how.
