@@ -2,11 +2,8 @@
 //! what depends on extents in another way than by their numbers is refused.
 
 use crate::compiled;
-#[path = "../benches/encoder/mod.rs"]
-mod encoder;
-
+use crate::encoder::{Sizes, encoder};
 use compiled::{compiler, messages};
-use encoder::{Sizes, encoder};
 use ir_core::{DType, Diagnostics, Dim, DimExprData, Module, Random, Registry, TensorData};
 use relay::interpreter::{Interpreter, Value, approx_equal};
 use runtime::{Bound, BuildOptions, Program, lower};

@@ -1,12 +1,7 @@
 //! Whole models on a graphics processor: in the interpreter of PTX, and on lavapipe, a device that computes
 //! on the processor, they give what the interpreter gives.
 
-// The tests need a part of it.
-#[allow(dead_code)]
-#[path = "../benches/encoder/mod.rs"]
-mod encoder;
-
-use encoder::{Sizes, encoder};
+use crate::encoder::{Sizes, encoder};
 
 /// Residual blocks, one of which halves the picture.
 const RESIDUAL: &str = r#"

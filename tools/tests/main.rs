@@ -14,6 +14,8 @@ mod debug;
 mod differential;
 mod docs;
 mod editors;
+#[path = "../benches/encoder/mod.rs"]
+mod encoder;
 mod executor;
 mod floors;
 mod gpu;
