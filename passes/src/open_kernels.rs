@@ -9,10 +9,12 @@
 //!
 //! Operators that compute other extents than by sums and products, and those whose results are as large as
 //! their data say, have no such kernel. Neither has an operand whose extent is 1 where another one is
-//! assumed: whoever calls a kernel asks before whether extents are as assumed.
+//! assumed: whoever calls a kernel asks before whether extents are as assumed. Where all that are assumed equal
+//! are 1, an index along them is 0, however definitions [write it](singles).
 
 mod alone;
 mod assumptions;
+mod singles;
 
 use ir_core::{DType, TensorData, ValueId};
 use te::compute::counts::OPEN;

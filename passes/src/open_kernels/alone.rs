@@ -10,6 +10,7 @@ use te::compute::parts::split;
 use te::compute::simplify::simplify;
 
 use super::assumptions::{Assumed, MOST_VARIABLES, least, stepped, variables};
+use super::singles::{single_axes, without_indices};
 use super::{LONGEST, OpenKernels, Places};
 use crate::bind_extents::bind_extents;
 use crate::bounds::formula::Formula;
@@ -487,7 +488,15 @@ impl Alone {
         let points: Vec<Vec<i64>> =
             written.points.iter().cloned().chain([extents.to_vec()]).collect();
         let items: Vec<&Item> = written.items.iter().copied().chain([&function.item]).collect();
-        (open(&points, &items).ok()?.counts == counts).then_some(())
+        if open(&points, &items).is_ok_and(|found| found.counts == counts) {
+            return Some(());
+        }
+        let single = single_axes(&function.item)?;
+        let items: Vec<Item> = items.iter().map(|item| without_indices(item, &single)).collect();
+        let items: Vec<&Item> = items.iter().collect();
+        let count = written.points.len();
+        let expected = open(&points[..count], &items[..count]).ok()?.counts;
+        (open(&points, &items).ok()?.counts == expected).then_some(())
     }
 }
 

@@ -89,7 +89,7 @@ fn linear(e: &mut Expression<'_>, digits: &[(ValueId, i64)]) -> ValueId {
     for &(digit, extent) in digits {
         value = match value {
             None => Some(digit),
-            Some(_) if extent == 1 => value,
+            Some(_) if extent == 1 && !e.is_apart() => value,
             Some(high) => {
                 let scaled = e.mul_index(high, extent);
                 Some(e.add(scaled, digit))

@@ -698,6 +698,12 @@ impl<'b> Expression<'b> {
         eq Eq(a, b);
     }
 
+    /// Whether what is written must depend on no number that happens to be 0, 1 or another one: see
+    /// [`ComputeBuilder::apart`].
+    pub fn is_apart(&self) -> bool {
+        self.apart
+    }
+
     /// `a + value` for an index; `a` itself for 0.
     pub fn add_index(&mut self, a: ValueId, value: i64) -> ValueId {
         if value == 0 && !self.apart {
