@@ -254,57 +254,58 @@ fn operations_on_literals() {
 
 #[test]
 fn casts_between_all_types() {
-    let mut w = Writer::new();
-    let mut inputs = Vec::new();
-    for dtype in dtypes() {
-        inputs.push((dtype, w.param(&format!("from_{dtype}"), &[COUNT], dtype)));
-    }
-    let mut outputs = Vec::new();
-    for &(from, input) in &inputs {
-        for to in dtypes() {
-            outputs.push((from, input, to, w.param("to", &[2, COUNT], to)));
+    // A kernel for each type of elements: compilers take long for a large one.
+    let kernel = |from: DType| {
+        let mut w = Writer::new();
+        let input = w.param("from", &[COUNT], from);
+        let outputs: Vec<_> =
+            dtypes().into_iter().map(|to| (to, w.param("to", &[2, COUNT], to))).collect();
+        for &(to, output) in &outputs {
+            w.serial("i", COUNT, |w, i| {
+                let value = w.load(input, &[i]);
+                let value = w.cast(value, to);
+                let first = w.index(0);
+                w.store(value, output, &[first, i]);
+            });
+            w.serial("i", COUNT / 16, |w, i| {
+                let base = w.affine(i, 16, 0);
+                let place = w.ramp(base, 16);
+                let value = w.load(input, &[place]);
+                let value = w.cast(value, to);
+                let second = w.index(1);
+                w.store(value, output, &[second, place]);
+            });
         }
-    }
-    for &(_, input, to, output) in &outputs {
-        w.serial("i", COUNT, |w, i| {
-            let value = w.load(input, &[i]);
-            let value = w.cast(value, to);
-            let first = w.index(0);
-            w.store(value, output, &[first, i]);
-        });
-        w.serial("i", COUNT / 16, |w, i| {
-            let base = w.affine(i, 16, 0);
-            let place = w.ramp(base, 16);
-            let value = w.load(input, &[place]);
-            let value = w.cast(value, to);
-            let second = w.index(1);
-            w.store(value, output, &[second, place]);
-        });
-    }
-    let module = module([("casts", w.finish(outputs.len() as i64))]);
-    let data: Vec<TensorData> = inputs.iter().map(|(dtype, _)| operands(*dtype, 2)).collect();
+        w.finish(outputs.len() as i64)
+    };
+    let names: Vec<(DType, String)> =
+        dtypes().into_iter().map(|from| (from, format!("casts_of_{from}"))).collect();
+    let module = module(names.iter().map(|(from, name)| (name.as_str(), kernel(*from))));
     let isas = [target_core::host().isa, "scalar"];
-    common::run_on(&isas, &module, "casts", &data, |place, results| {
-        for ((from, _, to, _), result) in outputs.iter().zip(&results) {
-            let input = &data[inputs.iter().position(|(dtype, _)| dtype == from).unwrap()];
-            for index in 0..2 * COUNT as usize {
-                let value = input.element(index % COUNT as usize).unwrap();
-                // Signed as stored, but a number above those.
-                let negative = matches!(value, Scalar::Int(..0));
-                if *from == DType::UINT64 && negative {
-                    continue;
+    for (from, name) in &names {
+        let input = operands(*from, 2);
+        let inputs = [input.clone()];
+        common::run_on(&isas, &module, name, &inputs, |place, results| {
+            for (to, result) in dtypes().into_iter().zip(&results) {
+                for index in 0..2 * COUNT as usize {
+                    let value = input.element(index % COUNT as usize).unwrap();
+                    // Signed as stored, but a number above those.
+                    let negative = matches!(value, Scalar::Int(..0));
+                    if *from == DType::UINT64 && negative {
+                        continue;
+                    }
+                    let (expected, found) = (value.cast(to), result.element(index).unwrap());
+                    let same = expected == found
+                        || (expected.as_f64().is_nan() && found.as_f64().is_nan());
+                    assert!(
+                        same,
+                        "{value:?} from {from} to {to}: expected {expected:?}, found {found:?} \
+                         ({place}, {index})"
+                    );
                 }
-                let (expected, found) = (value.cast(*to), result.element(index).unwrap());
-                let same =
-                    expected == found || (expected.as_f64().is_nan() && found.as_f64().is_nan());
-                assert!(
-                    same,
-                    "{value:?} from {from} to {to}: expected {expected:?}, found {found:?} \
-                     ({place}, {index})"
-                );
             }
-        }
-    });
+        });
+    }
 }
 
 /// The functions that we compute ourselves, over all magnitudes of `float`.

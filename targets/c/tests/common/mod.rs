@@ -216,9 +216,9 @@ impl Writer {
     }
 }
 
-pub(crate) fn module(items: impl IntoIterator<Item = (&'static str, Item)>) -> Module {
+pub(crate) fn module(items: impl IntoIterator<Item = (impl AsRef<str>, Item)>) -> Module {
     let mut module = Module::new();
-    module.items.extend(items.into_iter().map(|(name, item)| (Symbol::new(name), item)));
+    module.items.extend(items.into_iter().map(|(name, item)| (Symbol::new(name.as_ref()), item)));
     module
 }
 
