@@ -2,9 +2,9 @@
 //! kernels with choices, of odd shapes and of every element type, and random programs.
 //!
 //! A program is built in one way that its number chooses; choices are built in the first way, and
-//! every third in another as well; with `EVERY_COMPILER=1` all are built in every way. `PROPTEST_CASES` sets how many random
-//! programs, `PROPTEST_RNG_SEED` the first. Nearly all of the time is that of the compilers, some
-//! 0.15 s for a random program in one way. With `--nocapture` a line says which programs were built
+//! every third in another as well. With `EVERY_COMPILER=1` all are built in every way.
+//! `PROPTEST_CASES` sets how many random programs, `PROPTEST_RNG_SEED` the first. Nearly all of the
+//! time is that of the compilers, some 0.15 s for a random program in one way. With `--nocapture` a line says which programs were built
 //! in which way, as soon as they are.
 
 use crate::compiled;
@@ -272,8 +272,11 @@ fn every_choice_is_a_program() {
 fn choices_agree() {
     let registry = tools::registry();
     let others = ways().len();
-    // Shares no factor with the number of choices, so that each choice has its turn in each way.
-    let another = |index: usize| index.is_multiple_of(3).then_some(index / 3 % others);
+    // At each round of as many as there are choices, a choice has the next way.
+    let (step, round) = (3, 3 * choices(SHAPES[0]).len());
+    let another = |index: usize| {
+        index.is_multiple_of(step).then_some((index / step + index / round) % others)
+    };
     compare(
         &all_choices(&registry),
         |index| [0].into_iter().chain(another(index)).collect(),

@@ -491,6 +491,7 @@ impl Alone {
         if open(&points, &items).is_ok_and(|found| found.counts == counts) {
             return Some(());
         }
+        // They may differ in how they write an index that is 0 here.
         let single = single_axes(&function.item)?;
         let items: Vec<Item> = items.iter().map(|item| without_indices(item, &single)).collect();
         let items: Vec<&Item> = items.iter().collect();

@@ -25,27 +25,24 @@ pub(super) fn without_indices(item: &Item, single: &FxHashSet<usize>) -> Item {
     let mut axis = 0;
     for stage in Stage::all(body) {
         for (block, axes) in stage.blocks(body) {
-            let index = Type::scalar(DType::INT64);
+            let ops: Vec<OpId> = body.block_ops(block).collect();
             let constant = Constant { value: TensorData::scalar(DType::INT64, Scalar::Int(0)) };
-            let zero = body.add(InsertPoint::Start(block), Loc::UNKNOWN, &constant, index);
+            let at = InsertPoint::Start(block);
+            let zero = body.add(at, Loc::UNKNOWN, &constant, Type::scalar(DType::INT64));
             for (place, number) in axes.enumerate() {
                 if single.contains(&(axis + number)) {
                     body.replace_all_uses(body.block_args(block)[place], zero);
                 }
             }
-            for op in body.block_ops(block).collect::<Vec<_>>() {
-                let known = (body.result_count(op) == 1 && body.result(op, 0) != zero)
-                    .then(|| without_zero(body, op, zero))
-                    .flatten();
-                if let Some(known) = known {
+            for &op in &ops {
+                if let Some(known) = without_zero(body, op, zero) {
                     body.replace_all_uses(body.result(op, 0), known);
                 }
             }
-            for op in body.block_ops(block).collect::<Vec<_>>().into_iter().rev() {
-                let is_used =
-                    body.results(op).any(|result| !body.is_unused(result) || result == zero);
+            for op in ops.into_iter().rev() {
+                let is_unused = body.results(op).all(|result| body.is_unused(result));
                 let is_pure = body.is::<Constant>(op) || ScalarOp::of(body.op_name(op)).is_some();
-                if is_pure && !is_used {
+                if is_pure && is_unused {
                     body.erase(op);
                 }
             }
@@ -57,7 +54,7 @@ pub(super) fn without_indices(item: &Item, single: &FxHashSet<usize>) -> Item {
 
 /// What `op` on indices is where `zero` is 0.
 fn without_zero(body: &Body, op: OpId, zero: ValueId) -> Option<ValueId> {
-    let result = body.result(op, 0);
+    let result = body.results(op).next()?;
     if body.ty(result) != Type::scalar(DType::INT64) {
         return None;
     }

@@ -89,7 +89,7 @@ fn programs_have_no_warnings_and_no_undefined_behaviour() {
     std::thread::scope(|scope| {
         for (name, program) in [("trees", TREES), ("deep", deep), ("treelstm", &lstm)] {
             for isa in [target_core::host().isa, "scalar"] {
-                // The sanitizers take minutes to build this one, so each instruction set has its own.
+                // Sanitizers take longest to build this one, so each instruction set has those of one compiler.
                 let sanitized = move |compiler: &str| {
                     name != "treelstm" || (isa == "scalar") == compiler.starts_with("clang")
                 };
