@@ -4,7 +4,7 @@ use te::loops::Scope;
 use te::schedule::{Access, Axis, Stage};
 
 use super::{
-    MOST_WINDOW, PARALLEL_POINTS, PARALLEL_STEPS, Rules, Tile, is_shared, is_vector, points,
+    LINE, MOST_WINDOW, PARALLEL_POINTS, PARALLEL_STEPS, Rules, Tile, is_shared, is_vector, points,
     sort_readers_first, sort_rows,
 };
 use crate::stages;
@@ -305,10 +305,18 @@ impl Rules<'_> {
             candidates.push((last, vectors));
         }
         let far = accesses.iter().find(|access| is_vector(access) && self.is_far(access));
+        let lines = |weights: &Access| {
+            let ty = self.schedule.body().ty(weights.tensor).as_tensor();
+            let bits = ty.map_or(0, |ty| i64::from(ty.dtype.bits()));
+            (lanes * bits) as f64 / (8 * LINE) as f64
+        };
         let cost = |factors: &[i64], tile: i64| {
             let near = self.tile_cost(&candidates, factors, accesses, tile);
             let cost = match far {
-                Some(weights) => with_stream(near, weights, spatial, &candidates, factors),
+                Some(weights) => {
+                    let far = FAR_LINE * lines(weights);
+                    with_stream((near, far), weights, spatial, &candidates, factors)
+                }
                 None => near,
             };
             cost * self.imbalance(spatial, &candidates, factors, Some(last), work)
@@ -387,14 +395,14 @@ impl Rules<'_> {
     }
 }
 
-/// A vector from beyond the second cache takes as long as so many products with vectors.
-const FAR_VECTOR: f64 = 17.0;
+/// A line from beyond the second cache takes as long as so many products with vectors.
+const FAR_LINE: f64 = 17.0;
 
 /// What each combination costs where it costs `near` with `weights` in the nearest caches, and they come from farther
-/// away. The first tile of rows reads them from there, which takes as long as what it computes or longer; those
+/// away, which takes as long as `far` combinations for each vector. The first tile of rows reads them from there, which takes as long as what it computes or longer; those
 /// behind it find them in the second cache. So of few rows as many as possible are in the first tile.
 fn with_stream(
-    near: f64,
+    (near, far): (f64, f64),
     weights: &Access,
     spatial: &[i64],
     candidates: &[(usize, i64)],
@@ -404,7 +412,7 @@ fn with_stream(
     let all = others.fold(1.0, |all, (_, extent)| all * *extent as f64);
     let others = candidates.iter().zip(factors).filter(|((axis, _), _)| !weights.depends_on(*axis));
     let rows = others.fold(1.0, |rows, (_, factor)| rows * *factor as f64);
-    let first = FAR_VECTOR.max(rows * near);
+    let first = far.max(rows * near);
     // What is hidden behind the stream counts a little, so that of equals the better one is taken.
     (first + (all - rows).max(0.0) * near) / all + 0.1 * near
 }
