@@ -9,6 +9,9 @@ use super::{Band, Rules, is_vector, reduce};
 /// is little then.
 const LEAST_TERMS: i64 = 32;
 
+/// Tiles of few rows have about so many vectors.
+const TILE_VECTORS: i64 = 2;
+
 /// Sums of products, with what a block of their terms is.
 struct Blocks {
     product: Stage,
@@ -55,9 +58,16 @@ impl Rules<'_> {
         let [near, far, _] = self.machine.caches.map(|bytes| bytes as i64);
         let sums = (apart..dimensions).map(extent).fold(1i64, i64::saturating_mul);
         let sums = sums.saturating_mul(i64::from(self.bits(product)) / 8);
-        let factors = accesses.iter().map(|access| self.bytes_apart(access, apart, &axes));
-        let factors = factors.fold(0i64, i64::saturating_add);
-        if !is_plain || !depends(terms) || sums > far / 2 || factors <= far / 2 {
+        let factors: Vec<i64> =
+            accesses.iter().map(|access| self.bytes_apart(access, apart, &axes)).collect();
+        // Tiles read one factor again for each few columns of the other one, which is read once then.
+        let all_terms = axes[terms..].iter().map(|axis| self.schedule.extent(*axis));
+        let vectors = TILE_VECTORS * self.machine.vector_bits as i64 / 8;
+        let columns = all_terms.fold(vectors, i64::saturating_mul);
+        let again = factors.iter().copied().min().unwrap_or(0);
+        let is_near = self.producers(product).is_empty() && again.saturating_add(columns) <= far;
+        let factors = factors.into_iter().fold(0i64, i64::saturating_add);
+        if !is_plain || is_near || !depends(terms) || sums > far / 2 || factors <= far / 2 {
             return None;
         }
         let each = (factors / extent(terms)).max(1);
