@@ -135,7 +135,7 @@ fn choices(shape: &[i64]) -> Vec<String> {
     let whole = [list(&|_| "0".to_string()), to.clone(), list(&|_| "1".to_string())];
     let whole = whole.map(vector).join(", ");
     let last = shape.len() - 1;
-    [
+    let mut choices = [
         "where(%c, %x, %y)".to_string(),
         "where(%r, %x, %y)".to_string(),
         "where(greater(%x, %y), multiply(%y, %y), zeros_like(%x))".to_string(),
@@ -175,7 +175,16 @@ fn choices(shape: &[i64]) -> Vec<String> {
         // A result that is planned, and may be empty.
         "let %z = multiply(%x, %y);\nwhere(%c, %z, %y)".to_string(),
     ]
-    .to_vec()
+    .to_vec();
+    if let [_, columns] = shape {
+        // Many parts, of which vectors end where rows do.
+        let behind = (-columns).rem_euclid(8);
+        choices.push(format!(
+            "layout_transform(nn.pad(concatenate((%x, %y, %x, %y, %x), axis=0), 0, \
+             pad_width=[[0, 0], [0, {behind}]]), src_layout=\"NC\", dst_layout=\"CN8c\")"
+        ));
+    }
+    choices
 }
 
 /// The program of a choice.

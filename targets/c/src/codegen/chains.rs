@@ -31,6 +31,8 @@ pub(super) struct Chain {
     ends: Vec<i64>,
     /// Where the last ends, if not wherever the index does.
     end: Option<i64>,
+    /// What each load asks of its lanes besides, the same of all.
+    lanes: Vec<ValueId>,
     /// What is chosen in no part.
     otherwise: ValueId,
 }
@@ -68,9 +70,9 @@ impl Chains {
                 let chain = match before {
                     Some(chain) => chain.with(op, &range),
                     None => {
-                        let (index, low, end) = range;
-                        let otherwise = load.otherwise;
-                        Chain { index, parts: vec![op], low, ends: vec![], end, otherwise }
+                        let Interval { index, low, end, lanes } = range;
+                        let (parts, ends, otherwise) = (vec![op], vec![], load.otherwise);
+                        Chain { index, parts, low, ends, end, lanes, otherwise }
                     }
                 };
                 open.insert(op, chain);
@@ -99,26 +101,39 @@ impl Chains {
 
 impl Chain {
     /// Whether what is chosen in the interval follows.
-    fn goes_on_at(&self, (index, low, _): &Interval) -> bool {
-        *index == self.index && low.is_some() && *low == self.end
+    fn goes_on_at(&self, next: &Interval) -> bool {
+        next.index == self.index
+            && next.low.is_some()
+            && next.low == self.end
+            && next.lanes == self.lanes
     }
 
     /// This and then `load`, which is chosen in the interval.
-    fn with(mut self, load: OpId, (_, _, end): &Interval) -> Chain {
+    fn with(mut self, load: OpId, next: &Interval) -> Chain {
         self.ends.extend(self.end);
         self.parts.push(load);
-        self.end = *end;
+        self.end = next.end;
         self
     }
 }
 
-/// An index without its constant, and the first number and that behind the last one at which something holds.
-type Interval = (Linear, Option<i64>, Option<i64>);
+/// Where something holds.
+struct Interval {
+    /// An index without its constant, the same in all lanes.
+    index: Linear,
+    /// The first number at which it holds, if not any.
+    low: Option<i64>,
+    /// The number behind the last one, if there is one.
+    end: Option<i64>,
+    /// What has to hold besides, of lanes that differ; in order.
+    lanes: Vec<ValueId>,
+}
 
-/// Where `condition` holds, which is the same in all lanes.
+/// Where `condition` holds.
 fn interval(body: &Body, affine: &Affine, ranges: &Ranges, condition: ValueId) -> Option<Interval> {
     use ScalarOp::{And, Ge, Gt, Le, Lt};
     let mut found: Option<Interval> = None;
+    let mut lanes = Vec::new();
     let mut pending = vec![condition];
     while let Some(value) = pending.pop() {
         let op = body.defining_op(value)?;
@@ -132,12 +147,17 @@ fn interval(body: &Body, affine: &Affine, ranges: &Ranges, condition: ValueId) -
             continue;
         }
         let [a, b] = [0, 1].map(|side| body.operand(op, side));
-        if !matches!(comparison, Lt | Le | Gt | Ge) || super::expr::type_of(body, a) != DType::INT64
-        {
+        let is_index = super::expr::type_of(body, a).lane() == DType::INT64;
+        if !matches!(comparison, Lt | Le | Gt | Ge) || !is_index {
             return None;
         }
         let [a, b] = [a, b].map(|side| affine.get(body, ranges, side));
         let difference = a.plus(&b, -1)?;
+        let differs = |(term, _): &(ValueId, i64)| super::expr::type_of(body, *term).lanes() > 1;
+        if difference.step != 0 || difference.terms.iter().any(differs) {
+            lanes.push(value);
+            continue;
+        }
         let border = difference.constant.checked_neg()?;
         let index = Linear { constant: 0, ..difference };
         // Where the index reaches the border, or is beyond it.
@@ -147,31 +167,38 @@ fn interval(body: &Body, affine: &Affine, ranges: &Ranges, condition: ValueId) -
             Ge => (Some(border), None),
             _ => (Some(border.checked_add(1)?), None),
         };
-        found = Some(match found {
-            None => (index, low, end),
-            Some((same, known, None)) if same == index && end.is_some() => (same, known, end),
-            Some((same, None, known)) if same == index && low.is_some() => (same, low, known),
+        let (low, end) = match &found {
+            None => (low, end),
+            Some(known) if known.index != index => return None,
+            Some(Interval { low: known, end: None, .. }) if end.is_some() => (*known, end),
+            Some(Interval { low: None, end: known, .. }) if low.is_some() => (low, *known),
             Some(_) => return None,
-        });
+        };
+        found = Some(Interval { index, low, end, lanes: vec![] });
     }
+    lanes.sort();
+    lanes.dedup();
     // What holds nowhere has no place among the others.
     let is_somewhere =
         |low: Option<i64>, end: Option<i64>| low.zip(end).is_none_or(|(low, end)| low <= end);
-    found.filter(|(index, low, end)| {
-        index.step == 0 && !index.terms.is_empty() && is_somewhere(*low, *end)
-    })
+    let found = found
+        .filter(|found| !found.index.terms.is_empty() && is_somewhere(found.low, found.end))?;
+    Some(Interval { lanes, ..found })
 }
 
 impl Emitter<'_> {
     /// What `chain` chooses.
     pub(super) fn chain(&mut self, chain: &Chain, dtype: DType) -> Option<Repr> {
         let mut arms = Vec::new();
+        let otherwise = self.repr(chain.otherwise);
         for part in &chain.parts {
             let load = self.body.view::<LoadIf>(*part)?;
-            arms.push(self.load(*part, load.tensor, &load.indices, dtype)?);
+            arms.push(match chain.lanes[..] {
+                [] => self.load(*part, load.tensor, &load.indices, dtype)?,
+                _ => self.load_where(*part, &load, &chain.lanes, &otherwise, dtype)?,
+            });
         }
         let mut borders = chain.ends.clone();
-        let otherwise = self.repr(chain.otherwise);
         if let Some(low) = chain.low {
             arms.insert(0, otherwise.clone());
             borders.insert(0, low);

@@ -146,14 +146,13 @@ impl Emitter<'_> {
         Vector { elem: *elem, lanes: *lanes, pieces: loaded }
     }
 
-    /// The lanes for which `condition` holds, where they follow one another: it compares an index that
-    /// grows from lane to lane with numbers. `step` is what belongs to the result.
-    fn between(&mut self, condition: ValueId, step: i64) -> Option<Between> {
-        let lanes = self.dtype(condition).lanes();
+    /// The lanes, of so many, for which all `conditions` hold, where they follow one another: they compare an index
+    /// that grows from lane to lane with numbers. `step` is what belongs to the result.
+    fn between(&mut self, conditions: &[ValueId], lanes: u32, step: i64) -> Option<Between> {
         let mut between =
             Between { low: Expr::atom("0"), end: Expr::atom(lanes.to_string()), step };
         let (mut lows, mut ends, mut others) = (vec![], vec![], vec![]);
-        let mut pending = vec![condition];
+        let mut pending = conditions.to_vec();
         while let Some(value) = pending.pop() {
             if matches!(self.repr(value), Repr::Scalar(_) | Repr::Splat(_)) {
                 others.push(value);
@@ -242,42 +241,60 @@ impl Emitter<'_> {
         if let Some(chain) = self.chains.get(op).cloned() {
             return self.chain(&chain, dtype);
         }
-        let (condition, otherwise) = (self.repr(load.condition), self.repr(load.otherwise));
-        let truth = self.dtype(load.condition);
-        let always = self.ranges.get(self.body, load.condition).constant();
-        match always {
-            Some(0) => return Some(otherwise),
-            Some(_) => return self.load(op, load.tensor, &load.indices, dtype),
-            None => {}
+        let otherwise = self.repr(load.otherwise);
+        match self.ranges.get(self.body, load.condition).constant() {
+            Some(0) => Some(otherwise),
+            Some(_) => self.load(op, load.tensor, &load.indices, dtype),
+            None => self.load_where(op, load, &[load.condition], &otherwise, dtype),
         }
+    }
+
+    /// What `load` loads in the lanes for which all `conditions` hold, and that of `otherwise` in the others.
+    pub(super) fn load_where(
+        &mut self,
+        op: OpId,
+        load: &LoadIf,
+        conditions: &[ValueId],
+        otherwise: &Repr,
+        dtype: DType,
+    ) -> Option<Repr> {
         let (buffer, place) = self.place(op, load.tensor, &load.indices)?;
         let is_vector = self.has_vectors(dtype) && self.is_vector(&place);
-        if let (Repr::Splat(condition), true) = (&condition, is_vector) {
+        let reprs: Vec<Repr> = conditions.iter().map(|condition| self.repr(*condition)).collect();
+        if let ([Repr::Splat(condition)], true) = (&reprs[..], is_vector) {
             let vector = self.load_vector(&buffer, &place, dtype);
-            let other = self.vector(otherwise, dtype, vector.elem, vector.lanes);
+            let other = self.vector(otherwise.clone(), dtype, vector.elem, vector.lanes);
             let pieces = vector.pieces.iter().zip(&other.pieces);
             let pieces = pieces.map(|(a, b)| Expr::choice(condition, a, b)).collect();
             return Some(Repr::Vector(Vector { pieces, ..vector }));
         }
-        if self.has_vectors(dtype)
-            && self.is_vector(&place)
+        if is_vector
             && matches!(buffer, Buffer::Array { .. })
-            && let Some(between) = self.between(load.condition, place.step)
+            && let Some(between) = self.between(conditions, dtype.lanes(), place.step)
         {
             let (elem, lanes) = self.natural(dtype);
-            let otherwise = self.vector(otherwise, dtype, elem, lanes);
+            let otherwise = self.vector(otherwise.clone(), dtype, elem, lanes);
             self.kept.branches = true;
             let vector = self.load_between(&buffer, &place, dtype, &between, &otherwise);
             return Some(Repr::Vector(vector));
         }
-        let splat = [&condition, &otherwise]
-            .iter()
-            .all(|repr| matches!(repr, Repr::Scalar(_) | Repr::Splat(_)))
-            && !self.varies(&place);
+        let is_same = |repr: &Repr| matches!(repr, Repr::Scalar(_) | Repr::Splat(_));
+        let splat = reprs.iter().all(is_same) && is_same(otherwise) && !self.varies(&place);
         self.kept.branches = true;
-        let (condition, otherwise) = (self.lane(condition, truth), self.lane(otherwise, dtype));
+        let mut all: Option<Expr> = None;
+        for (condition, repr) in conditions.iter().zip(reprs) {
+            let condition = self.lane(repr, self.dtype(*condition));
+            all = Some(match all {
+                None => condition,
+                Some(all) => Expr::binary("&", &all, &condition),
+            });
+        }
+        let otherwise = self.lane(otherwise.clone(), dtype);
         let element = self.element(&buffer, &place, dtype);
-        let expr = Expr::choice(&condition, &element, &otherwise);
+        let expr = match all {
+            None => element,
+            Some(all) => Expr::choice(&all, &element, &otherwise),
+        };
         Some(match (dtype.lanes(), splat) {
             (1, _) => Repr::Scalar(expr),
             (_, true) => Repr::Splat(expr),
