@@ -283,6 +283,12 @@ impl Rules<'_> {
         self.sliced == 0 && self.band.is_none()
     }
 
+    /// Whether the loops `outer` have as many iterations as are enough where more would cost more.
+    fn is_enough_for_threads(&self, outer: &[Axis]) -> bool {
+        let extents = outer.iter().map(|axis| self.schedule.extent(*axis));
+        extents.fold(1, i64::saturating_mul) >= SHARES * self.machine.threads as i64
+    }
+
     /// Makes one loop of `outer`, as far as threads need, and runs it on several; returns the
     /// innermost loop that is left of them.
     fn parallelize(&mut self, outer: &[Axis], work: i64) -> Axis {

@@ -65,7 +65,19 @@ impl Rules<'_> {
         if outer.len() > spatial.len() {
             outer.pop();
         }
+        // Targets cut loops where conditions of loads change, but not those that threads share.
+        let enough = (1..outer.len()).find(|count| self.is_enough_for_threads(&outer[..*count]));
+        if let Some(enough) = enough.filter(|_| self.has_conditional_loads(root)) {
+            outer.truncate(enough);
+        }
         self.parallelize(&outer, work);
+    }
+
+    /// Whether `root`, or what is inlined in it, loads under conditions.
+    fn has_conditional_loads(&self, root: Stage) -> bool {
+        let stages = self.with_inlined(root);
+        let mut accesses = stages.iter().flat_map(|stage| self.schedule.accesses(*stage));
+        accesses.any(|access| access.conditional)
     }
 
     /// Where `root` reads at places that are themselves read, such as `x[i, places[j]]`: computes a few
