@@ -26,7 +26,8 @@
 //!
 //! Root stages that read across rows (transposes) go through *square tiles*, which targets transpose in
 //! registers. Elementwise ones whose rows are no whole vectors are one loop over all dimensions that lie in
-//! memory as one, and those that read something over and over copy it in rows. Those that are larger than
+//! memory as one, and those that read something over and over copy it in rows. Those whose rows are a line of a
+//! cache and part of longer ones that they read go through a few of these at a time. Those that are larger than
 //! all caches, and no products, are stored past them.
 //!
 //! Stages whose elements are one of a few expressions, by an index, as products with small matrices of constants

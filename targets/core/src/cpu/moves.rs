@@ -14,6 +14,9 @@ const MOST_ROWS: i64 = 16;
 /// A line of a cache is worth being kept for so many reads.
 const LEAST_REUSED: i64 = 4;
 
+/// So many rows, of which lines are kept, are few enough for caches of addresses, too.
+const BLOCKED_ROWS: i64 = 32;
+
 /// So many elements that are read at the same places are computed one after the other, so that places are
 /// looked up once for them.
 const SHARED_PLACES: i64 = 4;
@@ -47,6 +50,7 @@ impl Rules<'_> {
                 return;
             }
             if self.vectorize_last(root) {
+                self.keep_lines(root);
                 if streams {
                     let _ = self.schedule.stream(root);
                 }
@@ -78,6 +82,45 @@ impl Rules<'_> {
         let stages = self.with_inlined(root);
         let mut accesses = stages.iter().flat_map(|stage| self.schedule.accesses(*stage));
         accesses.any(|access| access.conditional)
+    }
+
+    /// Where the last dimension of `root` is at most a line of a cache, and what it reads goes on behind that line along
+    /// an earlier dimension than the one before: goes through a few rows of these at a time, which stay in the nearest
+    /// cache until what is behind them is read as well.
+    fn keep_lines(&mut self, root: Stage) {
+        let axes = self.schedule.axes(root).to_vec();
+        let extents = self.spatial(root);
+        let bytes = i64::from(self.bits(root)) / 8;
+        let several = |axis: &usize| extents[*axis] > 1;
+        let Some(last) = (0..axes.len()).rev().find(several) else { return };
+        let Some(row) = (0..last).rev().find(several) else { return };
+        let lines = self.machine.caches[0] as i64 / LINE;
+        if extents[last] * bytes > LINE || extents[row] <= lines / 2 {
+            return;
+        }
+        let is_within_line = |step: Option<i64>| {
+            step.is_some_and(|step| {
+                step != 0 && step.saturating_abs().saturating_mul(bytes) <= LINE
+            })
+        };
+        let before = |access: &Access| {
+            let goes_on = access.steps[last] == Some(1) && !is_within_line(access.steps[row]);
+            (0..row).find(|axis| goes_on && several(axis) && is_within_line(access.steps[*axis]))
+        };
+        let stages = self.with_inlined(root);
+        let mut accesses = stages.iter().flat_map(|stage| self.schedule.accesses(*stage));
+        let Some(before) = accesses.find_map(|access| before(&access)) else { return };
+        let unchanged = self.schedule.clone();
+        let done = self.schedule.split(axes[row], BLOCKED_ROWS).and_then(|(outer, _)| {
+            let mut order = self.schedule.loops(root).to_vec();
+            order.retain(|axis| *axis != outer);
+            let place = order.iter().position(|axis| *axis == axes[before]);
+            order.insert(place.unwrap_or_default(), outer);
+            self.schedule.reorder(&order)
+        });
+        if done.is_err() {
+            *self.schedule = unchanged;
+        }
     }
 
     /// Where `root` reads at places that are themselves read, such as `x[i, places[j]]`: computes a few
