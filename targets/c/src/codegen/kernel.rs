@@ -27,6 +27,10 @@ use super::transposes::Transposes;
 use super::values::Repr;
 use super::words::{self, Words};
 
+/// GCC writes out loops of as many iterations, by default. What these share would stay in registers, of which a tile has
+/// left none, but for windows of 3.
+const PEELED: std::ops::RangeInclusive<i64> = 4..=16;
+
 /// What earlier kernels tell the later ones.
 #[derive(Default)]
 pub(super) struct Callees {
@@ -575,6 +579,9 @@ impl Emitter<'_> {
             self.fork(op, &name, extent);
             steps.push(Step::Join);
         } else {
+            if PEELED.contains(&extent) && self.fills_registers(block) {
+                self.line("#pragma GCC unroll 1");
+            }
             self.line(&format!("for (int64_t {name} = 0; {name} < {extent}; {name}++) {{"));
             self.depth += 1;
             steps.push(Step::EndLoop(name.clone()));
@@ -582,6 +589,16 @@ impl Emitter<'_> {
         self.declare(&name, "int64_t", false);
         self.values.insert(index, Repr::Scalar(Expr::atom(name)));
         steps.extend(first);
+    }
+
+    /// Whether `block` changes a tile of registers.
+    fn fills_registers(&self, block: BlockId) -> bool {
+        let changes = self.body.block_ops(block).filter(|op| {
+            let store = self.body.view::<Store>(*op);
+            let buffer = store.and_then(|store| self.buffers.get(&store.buffer));
+            matches!(buffer, Some(Buffer::Variables { .. }))
+        });
+        changes.count() >= memory::TILE
     }
 
     /// Where a loop over `index` of `extent` iterations at most ends, as a name.

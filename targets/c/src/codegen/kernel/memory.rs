@@ -14,7 +14,7 @@ use crate::codegen::ranges::Range;
 use crate::codegen::values::{LANE, Repr};
 
 /// As many variables are a tile that fills registers.
-const TILE: usize = 4;
+pub(super) const TILE: usize = 4;
 
 impl Emitter<'_> {
     /// Waits, at the end of a function that stores past the caches, until others see what it
