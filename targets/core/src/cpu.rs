@@ -109,7 +109,9 @@ pub fn schedule(function: &ir_core::Item, machine: &Capabilities) -> Result<Sche
             let _ = schedule.cache_write(root, Scope::Register);
         }
         if schedule.is_output(root) || reduce(&schedule, root).is_none() {
-            Rules::new(&mut schedule, machine).root(root);
+            let mut rules = Rules::new(&mut schedule, machine);
+            rules.root(root);
+            rules.space_rows(root);
         }
     }
     Ok(schedule)

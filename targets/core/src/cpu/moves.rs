@@ -14,6 +14,9 @@ const MOST_ROWS: i64 = 16;
 /// A line of a cache is worth being kept for so many reads.
 const LEAST_REUSED: i64 = 4;
 
+/// Rows that are a multiple of so many lines apart share lines of a cache with several others.
+const SHARED_LINES: i64 = 4;
+
 /// So many rows, of which lines are kept, are few enough for caches of addresses, too.
 const BLOCKED_ROWS: i64 = 32;
 
@@ -391,6 +394,33 @@ impl Rules<'_> {
             *self.schedule = before;
         }
         blocked.ok()
+    }
+
+    /// Has rows of `stage` begin in different lines of a cache where they are read across: rows that are a power of two
+    /// apart share few lines.
+    pub(super) fn space_rows(&mut self, stage: Stage) {
+        let extents = self.spatial(stage);
+        let bits = i64::from(self.bits(stage));
+        let (Some(row), Some(before)) = (extents.last(), extents.len().checked_sub(2)) else {
+            return;
+        };
+        let is_across = |reader: &Stage| {
+            let own = self.schedule.accesses(*reader);
+            let last = self.spatial(*reader).len().checked_sub(1);
+            let down = |access: &Access| {
+                last.and_then(|last| access.steps[last]).is_some_and(|step| step > 1)
+            };
+            own.iter()
+                .any(|access| self.schedule.stage_of(access.tensor) == Some(stage) && down(access))
+        };
+        if row.saturating_mul(bits) / 8 % (SHARED_LINES * LINE) == 0
+            && self.schedule.readers(stage).iter().any(is_across)
+        {
+            let line = LINE * 8 / bits;
+            let axis = self.schedule.axes(stage)[before];
+            // Refused for results of the function, which lie as they are asked for.
+            let _ = self.schedule.storage_align(stage, axis, SHARED_LINES * line, line);
+        }
     }
 
     fn transpose_tiles(
