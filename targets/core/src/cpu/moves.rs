@@ -95,10 +95,10 @@ impl Rules<'_> {
         let extents = self.spatial(root);
         let bytes = i64::from(self.bits(root)) / 8;
         let several = |axis: &usize| extents[*axis] > 1;
-        let Some(last) = (0..axes.len()).rev().find(several) else { return };
+        let Some(last) = (0..extents.len()).rev().find(several) else { return };
         let Some(row) = (0..last).rev().find(several) else { return };
         let lines = self.machine.caches[0] as i64 / LINE;
-        if extents[last] * bytes > LINE || extents[row] <= lines / 2 {
+        if extents[last].saturating_mul(bytes) > LINE || extents[row] <= lines / 2 {
             return;
         }
         let is_within_line = |step: Option<i64>| {

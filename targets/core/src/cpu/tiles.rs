@@ -399,8 +399,9 @@ impl Rules<'_> {
 const FAR_LINE: f64 = 17.0;
 
 /// What each combination costs where it costs `near` with `weights` in the nearest caches, and they come from farther
-/// away, which takes as long as `far` combinations for each vector. The first tile of rows reads them from there, which takes as long as what it computes or longer; those
-/// behind it find them in the second cache. So of few rows as many as possible are in the first tile.
+/// away, each vector in the time of `far` combinations. The first tile of rows reads them from there, which takes as
+/// long as what it computes or longer; those behind it find them in the second cache. So of few rows as many as possible
+/// are in the first tile.
 fn with_stream(
     (near, far): (f64, f64),
     weights: &Access,
