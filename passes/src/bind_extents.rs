@@ -1,8 +1,8 @@
 //! Known extents in the place of those that inputs decide.
 
 use ir_core::{
-    Body, Diagnostic, Diagnostics, Dim, DimExprData, Item, Module, ModulePass, Pass, PassContext,
-    PassResult, Registry, Symbol, TensorType, Type, TypeData, TypeParam, ValueId,
+    Body, Diagnostic, Diagnostics, Dim, DimExprData, FunctionType, Item, Module, ModulePass, Pass,
+    PassContext, PassResult, Registry, Symbol, TensorType, Type, TypeData, TypeParam, ValueId,
 };
 use relay::language::{Call, FUNC};
 use relay_operators::CountsElements;
@@ -75,7 +75,10 @@ impl BindExtents {
                 map.insert(name, TypeParam::Dim(Dim::Known(number)));
                 continue;
             }
-            let (param, path) = axis(body, key).ok_or_else(wrong)?;
+            let (param, path) = axis(body, key).ok_or_else(|| {
+                let message = format!("`@main` has no extent called `{key}`");
+                Diagnostic::error(BIND, message).at(span).help(nameable(body, function))
+            })?;
             axes.push((param, path, number));
         }
         let mut types: Vec<Type> =
@@ -91,11 +94,37 @@ impl BindExtents {
     }
 }
 
+/// At most so many names are in a help text.
+const MOST_NAMES: usize = 8;
+
+/// What may be named of the extents of a function, those first that are not known.
+fn nameable(body: &Body, function: &FunctionType) -> String {
+    let params = body.block_args(body.entry()).iter().enumerate().zip(&function.params);
+    let open = params.flat_map(|((index, param), ty)| {
+        let name = name_of(body, index, *param);
+        let shape = ty.as_tensor().map_or(&[][..], |tensor| &tensor.shape);
+        let is_open = |dim: &Dim| !matches!(dim, Dim::Known(_));
+        let axes = shape.iter().enumerate().filter(move |(_, dim)| is_open(dim));
+        axes.map(|(axis, _)| format!("`{name}.{axis}`")).collect::<Vec<_>>()
+    });
+    let named = function.type_params.iter().map(|name| format!("`{name}`"));
+    let names: Vec<String> = named.chain(open).take(MOST_NAMES + 1).collect();
+    match names.len() {
+        0 => "all extents of its parameters are known".to_string(),
+        1..=MOST_NAMES => format!("what is not known is called {}", names.join(", ")),
+        _ => format!("what is not known is called {}, …", names[..MOST_NAMES].join(", ")),
+    }
+}
+
+/// What parameter `index` is called where its extents are named.
+fn name_of(body: &Body, index: usize, param: ValueId) -> String {
+    body.name_hint(param).name.map_or_else(|| format!("arg{index}"), |name| name.to_string())
+}
+
 /// The parameter of `body` that `key` starts with, and the numbers behind it.
 fn axis(body: &Body, key: &str) -> Option<(usize, Vec<usize>)> {
     body.block_args(body.entry()).iter().enumerate().find_map(|(index, param)| {
-        let name = body.name_hint(*param).name;
-        let name = name.map_or_else(|| format!("arg{index}"), |name| name.to_string());
+        let name = name_of(body, index, *param);
         let path = key.strip_prefix(name.as_str())?.strip_prefix('.')?;
         let path = path.split('.').map(|number| number.parse().ok()).collect::<Option<_>>()?;
         Some((index, path))
