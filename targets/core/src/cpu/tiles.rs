@@ -91,12 +91,16 @@ impl Rules<'_> {
         let Some((mut outer, inner)) = self.split_tile(&axes, &tile, last, lanes) else {
             return false;
         };
-        // What changes the weights goes outermost, so that they stay in cache while the rest runs.
+        // What changes the weights goes outermost, so that they stay in cache while the rest runs, or within the first
+        // loop over the rest, where all of them do.
         let weights = accesses.iter().find(|access| is_vector(access));
         let shared = accesses.iter().any(|access| access.lane == Some(0));
         let mut panel = None;
         if let Some(weights) = weights.filter(|_| shared) {
             outer.sort_by_key(|(position, _)| !weights.depends_on(*position));
+            if let Some(first) = self.rereads(weights, &accesses, &outer) {
+                outer[..=first].rotate_right(1);
+            }
             panel = self.panel(producer, weights, &outer);
         }
         let outer: Vec<Axis> = outer.into_iter().map(|(_, axis)| axis).collect();
@@ -130,6 +134,35 @@ impl Rules<'_> {
             self.copy_panel(root, producer, &panel);
         }
         true
+    }
+
+    /// Which of the loops `outer`, those that change `weights` first, is to be outermost: the first other one, where the
+    /// weights stay in the second cache, and what else is read does so for one iteration, but not all of it, which would be
+    /// read again from farther away for each part of the weights.
+    fn rereads(
+        &self,
+        weights: &Access,
+        accesses: &[Access],
+        outer: &[(usize, Axis)],
+    ) -> Option<usize> {
+        let several = |(_, axis): &(usize, Axis)| self.schedule.extent(*axis) > 1;
+        let is_other = |(position, _): &&(usize, Axis)| !weights.depends_on(*position);
+        let parts = outer.iter().any(|each| !is_other(&each) && several(each));
+        let first = outer.iter().position(|each| is_other(&each) && several(each))?;
+        let iterations = self.schedule.extent(outer[first].1);
+        let most = self.machine.caches[1] as i64 / 2;
+        let others = accesses.iter().filter(|access| access.tensor != weights.tensor);
+        let read = others.map(|access| self.bytes_of(access)).max()?;
+        (parts && self.bytes_of(weights) <= most && read > most && read / iterations <= most)
+            .then_some(first)
+    }
+
+    /// The bytes of what is read.
+    fn bytes_of(&self, access: &Access) -> i64 {
+        let ty = self.schedule.body().ty(access.tensor).as_tensor();
+        let bytes =
+            ty.and_then(|ty| ty.elements()?.checked_mul(i64::from(ty.dtype.bits().max(8)) / 8));
+        bytes.unwrap_or(i64::MAX)
     }
 
     /// The lanes of vectors along dimension `last` in which everything that `producer` reads is contiguous or the same
@@ -331,11 +364,7 @@ impl Rules<'_> {
 
     /// Whether what is read does not stay in the second caches of the threads.
     fn is_far(&self, access: &Access) -> bool {
-        let Some(ty) = self.schedule.body().ty(access.tensor).as_tensor() else { return false };
-        let bytes = ty
-            .elements()
-            .map_or(0, |elements| i128::from(elements) * i128::from(ty.dtype.bits()) / 8);
-        bytes > (self.machine.caches[1] * self.machine.threads) as i128
+        self.bytes_of(access) > (self.machine.caches[1] * self.machine.threads) as i64
     }
 
     /// Cycles for each combination in a tile, roughly: loads, the latency of additions where there
