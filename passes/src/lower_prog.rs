@@ -25,6 +25,7 @@ use crate::lower_te::function::Function;
 use crate::lower_te::problems::{self, Problem, Problems};
 use crate::open_kernels::OpenKernels;
 use data::Data;
+pub use data::without_extents;
 
 /// Lowers programs that are more than a list of kernels.
 ///

@@ -168,8 +168,9 @@ impl Data {
     }
 }
 
-/// `ty` with `?` for all extents. Recursion is bounded by the depth of types.
-fn without_extents(ty: Type) -> Type {
+/// `ty` with `?` for all extents, as the types of data are one that is used with tensors of unknown extents.
+/// Recursion is bounded by the depth of types.
+pub fn without_extents(ty: Type) -> Type {
     match ty.data() {
         TypeData::Tensor(_) => prog::opened(ty),
         TypeData::Named { name, params } => {

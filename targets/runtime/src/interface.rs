@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use ir_core::{Diagnostic, Diagnostics, Dim, Module, TensorData, Type, TypeData};
+use passes::lower_prog::without_extents;
 use passes::specialize::entry_type;
 use prog::columns::{Described, EXTENTS, Filled, Layout, Sink, Source};
 use relay::inference::{DataTypes, data_types};
@@ -28,6 +29,7 @@ pub(crate) struct Interface {
     taken: Vec<Leaf>,
     result: Type,
     given: Vec<Leaf>,
+    types: Arc<DataTypes>,
 }
 
 /// A part of a value that is no tuple.
@@ -352,7 +354,7 @@ impl Interface {
         for leaf in given.iter_mut().filter(|leaf| !prog::is_fixed(leaf.ty)) {
             leaf.data = DataColumns::of(leaf.ty, &types, true);
         }
-        Interface { params, taken, result, given }
+        Interface { params, taken, result, given, types }
     }
 
     /// Whether a tensor that it takes has extents that are not known.
@@ -360,8 +362,15 @@ impl Interface {
         self.taken.iter().any(|leaf| prog::is_open(leaf.ty))
     }
 
-    /// Whether a program whose data has these columns takes and gives what this says.
-    pub(crate) fn fits(&self, taken: &[Layout], given: &[Layout]) -> bool {
+    /// Whether a program whose data has these columns takes and gives what this says. What it gives may be data
+    /// whose extents it does not know: the same data is used with others elsewhere.
+    pub(crate) fn fits(&mut self, taken: &[Layout], given: &[Layout]) -> bool {
+        let data = self.given.iter_mut().filter(|leaf| leaf.data.is_some());
+        for (leaf, layout) in data.zip(given) {
+            if leaf.data.as_ref().is_some_and(|data| !data.layout.fits(layout)) {
+                leaf.data = DataColumns::of(without_extents(leaf.ty), &self.types, true);
+            }
+        }
         let fits = |leaves: &[Leaf], layouts: &[Layout]| {
             let own: Vec<&DataColumns> =
                 leaves.iter().filter_map(|leaf| leaf.data.as_ref()).collect();

@@ -305,7 +305,7 @@ impl Program {
         options: &BuildOptions<'_>,
         found: &mut Diagnostics,
     ) -> Result<(Program, BuildTimes), Diagnostics> {
-        let interface = Interface::of(&module);
+        let mut interface = Interface::of(&module);
         let Lowered { layout, works, mut times } = lower(&mut module, registry, options, found)?;
         let start = Instant::now();
         let &BuildOptions { target, interpret, profiled, progress, .. } = options;
