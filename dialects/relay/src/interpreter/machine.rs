@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use ir_core::diagnostics::did_you_mean_with;
 use ir_core::{
-    AttrDict, Body, Diagnostic, Diagnostics, Loc, Module, OpId, Registry, Signatures, SmallVec,
-    Span, Symbol, Type, TypeData, ValueId,
+    AttrDict, Body, Diagnostic, Diagnostics, Loc, LocData, Module, OpId, Registry, Signatures,
+    SmallVec, Span, Symbol, Type, TypeData, ValueId,
 };
 use rustc_hash::FxHashMap;
 
@@ -272,10 +272,13 @@ impl Frame {
     }
 
     /// The place of the instruction that runs.
-    fn span(&self) -> Option<Span> {
+    fn loc(&self) -> Option<Loc> {
         let function = self.unit.functions.get(self.function)?;
-        let loc = function.locs.get(self.next.checked_sub(1)?).copied().unwrap_or(Loc::UNKNOWN);
-        loc.span(self.unit.span)
+        function.locs.get(self.next.checked_sub(1)?).copied()
+    }
+
+    fn span(&self) -> Option<Span> {
+        self.loc().unwrap_or(Loc::UNKNOWN).span(self.unit.span)
     }
 }
 
@@ -331,6 +334,9 @@ impl<'a, 'r> Machine<'a, 'r> {
         let mut diagnostic = failure.at(current.span());
         for caller in self.callers.iter().rev().take(Self::SHOWN_CALLS) {
             diagnostic = diagnostic.related(caller.span(), "called from here");
+        }
+        if let Some(LocData::Imported(node)) = current.loc().map(Loc::data) {
+            diagnostic = diagnostic.note(format!("made of the node `{node}`"));
         }
         if let Some(name) = current.unit.name {
             diagnostic = diagnostic.note(format!("while running `@{name}`"));
