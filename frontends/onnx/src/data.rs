@@ -97,6 +97,25 @@ pub fn write_outputs(model: &[u8], folder: &Path, values: &[Value]) -> Result<()
     Ok(())
 }
 
+/// `value`, what an imported model gives, with sequences as tuples that are lists in the program.
+pub fn known_sequences(value: &Value) -> Value {
+    // One level down: what a model gives is a value or a tuple of them, and elements of sequences are tensors.
+    match value {
+        Value::Tuple(fields) => Value::tuple(fields.iter().map(known_sequence)),
+        _ => known_sequence(value),
+    }
+}
+
+fn known_sequence(value: &Value) -> Value {
+    let Value::Data(mut list) = value.clone() else { return value.clone() };
+    let mut elements = Vec::new();
+    while let [element, Value::Data(rest)] = &*list.fields {
+        elements.push(element.clone());
+        list = rest.clone();
+    }
+    Value::tuple(elements)
+}
+
 fn fault(path: &Path, message: &str) -> Diagnostic {
     Diagnostic::error("E0804", format!("`{}`: {message}", path.display()))
 }
@@ -112,7 +131,7 @@ const SEQUENCE: u64 = 5;
 fn read_value(bytes: &Bytes, ty: &ValueType<'_>) -> Result<Value, String> {
     let all = 0..bytes.len();
     match ty {
-        ValueType::Sequence(_) => {
+        ValueType::Sequence(..) => {
             let tensors = tensors(bytes, all).map_err(|error| error.to_string())?;
             Ok(Value::tuple(load_all(bytes, &tensors)?.into_iter().map(Value::Tensor)))
         }
@@ -166,13 +185,13 @@ fn write_value(name: &str, ty: &ValueType<'_>, value: &Value) -> Result<Vec<u8>,
             // One level down: what is optional is a tensor or a sequence.
             let inner = write_value(name, of, value)?;
             let (kind, field) = match **of {
-                ValueType::Sequence(_) => (3, SEQUENCE),
+                ValueType::Sequence(..) => (3, SEQUENCE),
                 _ => (1, TENSOR),
             };
             let message = Writer::default().bytes(NAME, name.as_bytes()).int(KIND, kind);
             Ok(message.bytes(field, &inner).finish())
         }
-        (ValueType::Sequence(_), Value::Tuple(fields)) => {
+        (ValueType::Sequence(..), Value::Tuple(fields)) => {
             let message = Writer::default().bytes(NAME, name.as_bytes()).int(KIND, 1);
             let written = fields.iter().try_fold(message, |message, field| match field {
                 Value::Tensor(tensor) => Ok(message.bytes(TENSOR, &write_tensor("", tensor)?)),

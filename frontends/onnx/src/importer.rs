@@ -2,6 +2,7 @@
 
 mod gradient;
 mod inputs;
+mod lists;
 mod recursion;
 mod texts;
 
@@ -9,9 +10,9 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use ir_core::{
-    Attr, AttrData, AttrDict, AttrValue, BlockId, Body, Diagnostic, Diagnostics, Dim, Effects,
-    InferCx, InsertPoint, Item, Loc, LocData, Module, OpId, OpParts, Registry, SmallVec, Stop,
-    Symbol, TensorData, TensorType, Type, TypeData, ValueId,
+    Attr, AttrData, AttrDict, AttrValue, BlockId, Body, Diagnostic, Diagnostics, Effects, InferCx,
+    InsertPoint, Item, Loc, LocData, Module, OpId, OpParts, Registry, SmallVec, Stop, Symbol,
+    TensorData, TensorType, Type, TypeData, ValueId,
 };
 use relay::interpreter::{EvalCx, Evaluate};
 use relay::language::{FUNC, OUTPUT_NAMES};
@@ -29,6 +30,8 @@ use crate::wire::WireError;
 use crate::{Import, Options, Weights};
 
 use gradient::GRADIENT;
+use lists::join;
+pub(crate) use lists::{element_of, list_of};
 pub(crate) use recursion::Recursion;
 pub(crate) use texts::{Texts, count as count_texts};
 
@@ -186,6 +189,8 @@ pub(crate) struct Importer<'a> {
     unnamed_dims: Vec<Symbol>,
     /// Constants that become parameters.
     weights: Weights,
+    /// Whether a sequence is a list.
+    has_lists: bool,
 }
 
 impl<'a> Importer<'a> {
@@ -226,6 +231,7 @@ impl<'a> Importer<'a> {
             dim_names: Vec::new(),
             unnamed_dims: Vec::new(),
             weights: Weights::default(),
+            has_lists: false,
         }
     }
 
@@ -254,6 +260,9 @@ impl<'a> Importer<'a> {
         main.signature.attrs = AttrDict::new([(Symbol::new(OUTPUT_NAMES), names.to_attr())]);
         let mut module = Module::new();
         module.items.insert(Symbol::new("main"), main);
+        if self.has_lists {
+            lists::add(&mut module, self.registry)?;
+        }
         Ok(Import { module, weights: self.weights })
     }
 
@@ -261,6 +270,7 @@ impl<'a> Importer<'a> {
     fn result(&mut self, graph: &Graph<'a>) -> Reported<ValueId> {
         let outputs = self.outputs(graph)?;
         self.loc = Loc::UNKNOWN;
+        let outputs: Vec<Value> = outputs.into_iter().map(|value| self.given(value)).collect();
         match outputs.as_slice() {
             [] => {
                 let message = "the graph has no outputs";
@@ -553,32 +563,40 @@ impl<'a> Importer<'a> {
         let condition = self.materialize(condition);
         let op = self.insert_op("relay.if", &[condition], &[Type::unknown()], AttrDict::empty(), 2);
         let outer = self.block;
-        let mut types: Vec<Vec<Type>> = Vec::new();
+        let mut both: Vec<Vec<Value>> = Vec::new();
         for (index, graph) in graphs.into_iter().enumerate() {
             self.block = self.body.region_block(op, index);
             let results = self.inline(graph, &[]);
-            if let Ok(results) = &results {
-                if results.iter().any(|value| matches!(value, Value::Texts(_))) {
-                    self.block = outer;
-                    return Err("expected branches that give numbers, found texts".into());
-                }
-                types.push(results.iter().map(|value| self.ty(value)).collect());
-                let result = match results.as_slice() {
-                    [one] => self.materialize(one),
-                    many => self.tuple(many),
-                };
-                self.insert("relay.yield", &[result], &[], AttrDict::empty(), 0);
-            }
             self.block = outer;
-            results?;
+            both.push(results?);
         }
-        let (first, second) = (&types[0], &types[1]);
+        let (first, second) = (&both[0], &both[1]);
         if first.len() != second.len() {
             let (a, b) = (first.len(), second.len());
             return Err(format!("expected branches with as many results, found {a} and {b}").into());
         }
-        let joined = first.iter().zip(second).map(|(a, b)| join(*a, *b));
+        let joined = first.iter().zip(second).map(|(a, b)| match (a, b) {
+            (Value::Texts(_), _) | (_, Value::Texts(_)) => {
+                Err("expected branches that give numbers, found texts".into())
+            }
+            (Value::Absent, Value::Absent) => Ok(Type::tuple([])),
+            (Value::Absent, _) | (_, Value::Absent) => {
+                Err("expected an optional value that is there in both branches, or in none".into())
+            }
+            _ => join(self.ty(a), self.ty(b)),
+        });
         let joined: Vec<Type> = joined.collect::<Result<_, Fault>>()?;
+        for (index, results) in both.iter().enumerate() {
+            self.block = self.body.region_block(op, index);
+            let results = results.iter().zip(&joined).map(|(value, ty)| self.fitted(value, *ty));
+            let results: Vec<Value> = results.collect();
+            let result = match results.as_slice() {
+                [one] => self.materialize(one),
+                many => self.tuple(many),
+            };
+            self.insert("relay.yield", &[result], &[], AttrDict::empty(), 0);
+            self.block = outer;
+        }
         let result = self.body.result(op, 0);
         Ok(match joined.as_slice() {
             [one] => {
@@ -879,39 +897,6 @@ impl<'a> Importer<'a> {
         }
         self.elements.insert(*id, elements);
         value
-    }
-}
-
-/// The type of a value that has one of two types: extents that differ are open.
-fn join(a: Type, b: Type) -> Result<Type, Fault> {
-    if a == b {
-        return Ok(a);
-    }
-    let tensors = |a: &Type, b: &Type| match (a.as_tensor(), b.as_tensor()) {
-        (Some(x), Some(y)) if x.dtype == y.dtype && x.rank() == y.rank() => {
-            let dims = x.shape.iter().zip(&y.shape);
-            let dims = dims.map(|(x, y)| if x == y { *x } else { Dim::Any });
-            Some(Type::tensor(dims, x.dtype))
-        }
-        _ => None,
-    };
-    let joined = match (a.as_tuple(), b.as_tuple()) {
-        (Some(a), Some(b)) if a.len() == b.len() => {
-            let joined: Option<Vec<Type>> = a.iter().zip(b).map(|(a, b)| tensors(a, b)).collect();
-            joined.map(Type::tuple)
-        }
-        _ => tensors(&a, &b),
-    };
-    match joined {
-        Some(ty) => Ok(ty),
-        None => {
-            let message = format!(
-                "expected branches with results of one rank and element type, found {a} and {b}"
-            );
-            // With known extents, the condition may be known, and with it the branch.
-            let is_open = |ty: Type| ty.facts().has_any;
-            Err(if is_open(a) || is_open(b) { Fault::Open(message) } else { message.into() })
-        }
     }
 }
 

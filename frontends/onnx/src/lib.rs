@@ -41,7 +41,7 @@ use ir_core::{Diagnostic, Diagnostics, Module, Registry, TensorData};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 pub use codes::CODES;
-pub use data::{Side, fit_texts, read_values, text_outputs, write_outputs};
+pub use data::{Side, fit_texts, known_sequences, read_values, text_outputs, write_outputs};
 pub use operators::{FAMILIES, Family, Operator};
 pub use summary::{Summary, SummaryOperator, SummaryValue, summarize};
 

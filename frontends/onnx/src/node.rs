@@ -145,7 +145,17 @@ impl<'c, 'a> Cx<'c, 'a> {
 
     /// Whether a value is a sequence.
     pub(crate) fn is_sequence(&self, value: &Value) -> bool {
-        self.importer.ty(value).as_tuple().is_some()
+        self.importer.ty(value).as_tuple().is_some() || self.is_list(value)
+    }
+
+    /// Whether a value is a sequence whose length is not known.
+    pub(crate) fn is_list(&self, value: &Value) -> bool {
+        self.importer.element(value).is_some()
+    }
+
+    /// What makes lists, and functions on them.
+    pub(crate) fn importer(&mut self) -> &mut Importer<'a> {
+        self.importer
     }
 
     /// The integers of a constant.
@@ -647,6 +657,19 @@ impl<'c, 'a> Cx<'c, 'a> {
     /// The place where operations go.
     pub(crate) fn mark(&self) -> Option<OpId> {
         self.importer.mark()
+    }
+
+    /// What `convert` gives; where that is an error, all is as before.
+    pub(crate) fn attempt<T>(
+        &mut self,
+        convert: impl FnOnce(&mut Cx<'c, 'a>) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let state = self.importer.state();
+        let result = convert(self);
+        if result.is_err() {
+            self.importer.restore(state);
+        }
+        result
     }
 
     /// Takes back all operations since `mark`.

@@ -17,6 +17,7 @@ mod iteration;
 mod learned;
 mod linear;
 mod linear_attention;
+mod lists;
 mod loss;
 mod microsoft;
 mod normalization;

@@ -175,8 +175,8 @@ pub(crate) enum ValueType<'a> {
     Unknown,
     /// A tensor: the number of its element type, and its extents where its rank is known.
     Tensor(i64, Option<Vec<Extent<'a>>>),
-    /// Any number of tensors of this element type.
-    Sequence(i64),
+    /// Any number of tensors: as of one.
+    Sequence(i64, Option<Vec<Extent<'a>>>),
     /// Any number of maps from one key each to a number.
     Maps,
     /// A value of this type, or none.
@@ -567,7 +567,10 @@ fn sequence_type<'a>(file: &'a [u8], range: Range<usize>) -> Outcome<ValueType<'
         if field.number == 1 {
             fields(file, field.range()?, |field| {
                 match field.number {
-                    1 => ty = ValueType::Sequence(tensor_type(file, field.range()?)?.0),
+                    1 => {
+                        let (element, extents) = tensor_type(file, field.range()?)?;
+                        ty = ValueType::Sequence(element, extents);
+                    }
                     5 => ty = ValueType::Maps,
                     _ => {}
                 }

@@ -137,7 +137,7 @@ fn described(name: &str, ty: &ValueType<'_>, is_input: bool) -> String {
     match ty {
         ValueType::Unknown => "?".to_string(),
         ValueType::Other(what) => what.to_string(),
-        ValueType::Sequence(element) => format!("sequence of {}[…]", dtype(*element)),
+        ValueType::Sequence(element, _) => format!("sequence of {}[…]", dtype(*element)),
         ValueType::Maps => "sequence of maps".to_string(),
         // One level down: what is optional is a tensor or a sequence.
         ValueType::Optional(of) => format!("optional {}", described(name, of, is_input)),

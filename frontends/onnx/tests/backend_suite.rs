@@ -20,7 +20,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ir_core::{DType, Diagnostic, Diagnostics, Module, Registry, TensorData};
-use onnx_frontend::{Options, Side, fit_texts, import_for, map, read_values, summarize};
+use onnx_frontend::{
+    Options, Side, fit_texts, import_for, known_sequences, map, read_values, summarize,
+};
 use relay::interpreter::{Value, approx_equal};
 use relay::language::OUTPUT_NAMES;
 use runtime::{Argument, BuildOptions, Executor, Program, Runner};
@@ -224,7 +226,7 @@ fn run_set(
     }
     let names: Vec<String> = main.signature.attrs.value(OUTPUT_NAMES).unwrap_or_default();
     for &executor in executors {
-        let value = run_with(executor, &module, registry, &arguments)?;
+        let value = known_sequences(&run_with(executor, &module, registry, &arguments)?);
         let results = match names.len() {
             1 => vec![value],
             _ => value.as_tuple().unwrap_or_default().to_vec(),

@@ -174,6 +174,8 @@ def as_proto(value, name):
     """A value as ONNX's own files have it."""
     if not isinstance(value, list):
         return nh.from_array(np.asarray(value), name)
+    if value and not isinstance(value[0], dict):
+        return nh.from_list(value, name, onnx.SequenceProto.TENSOR)
     found = onnx.SequenceProto(elem_type=onnx.SequenceProto.MAP)
     for entries in value:
         numbers = [nh.from_array(np.float32(number)) for number in entries.values()]
@@ -548,3 +550,70 @@ for name, x, w, shape, kernel, zeros, attributes in [
     products.append(node("QLinearConv", operands, [name], **attributes))
     results.append(name)
 with_data("bytes", products, given, results, known)
+
+# Sequences that loops and branches make, whose lengths are not known before, and places in them that are computed.
+def floats(*names):
+    return [h.make_tensor_sequence_value_info(name, T.FLOAT, None) for name in names]
+
+
+def of_sequences(name, nodes, tensors, sequences):
+    """The body of a loop that carries sequences."""
+    (inputs, outputs), (taken, given) = tensors, sequences
+    inputs, outputs = ([h.make_tensor_value_info(n, t, s) for n, t, s in of] for of in (inputs, outputs))
+    return h.make_graph(nodes, name, inputs + floats(*taken), outputs + floats(*given))
+
+
+counted = [("i", T.INT64, []), ("go", T.BOOL, [])], [("goes", T.BOOL, [])]
+goes = node("Identity", ["go"], ["goes"])
+grow = of_sequences("grow", [
+    goes, node("Add", ["i", "one"], ["j"]), node("Reshape", ["j", "row"], ["end"]),
+    node("Slice", ["x", "begin", "end", "begin"], ["part"]), node("SequenceInsert", ["parts", "part"], ["more_parts"]),
+    node("Gather", ["x", "i"], ["line"]), node("Gather", ["places", "i"], ["place"]),
+    node("SequenceInsert", ["lines", "line", "place"], ["more_lines"])],
+    counted, (["parts", "lines"], ["more_parts", "more_lines"]))
+search = of_sequences("search", [
+    node("SequenceAt", ["found", "where"], ["best"], name="best"), node("Mul", ["best", "half"], ["next"]),
+    node("SequenceInsert", ["found", "next"], ["more"]), node("SequenceLength", ["more"], ["length"]),
+    node("Mod", ["steps", "length"], ["next_where"]), node("Less", ["length", "six"], ["goes"])],
+    (counted[0] + [("where", T.INT64, [])], [("goes", T.BOOL, []), ("next_where", T.INT64, [])]), (["found"], ["more"]))
+shrink = of_sequences("shrink", [goes, node("SequenceErase", ["left", "second"], ["fewer"])], counted, (["left"], ["fewer"]))
+nothing = h.make_graph([node("SequenceEmpty", [], ["none"])], "nothing", [], floats("none"))
+two = h.make_graph([node("SequenceConstruct", ["x", "whole"], ["both"])], "two", [], floats("both"))
+each = body("each", [node("ReduceSum", ["part", "begin"], ["sum"], keepdims=0), node("Add", ["sum", "line"], ["total"])],
+            [("part", T.FLOAT, None), ("line", T.FLOAT, None)], [("sum", T.FLOAT, None), ("total", T.FLOAT, None)])
+with_data("lists", [
+    node("SequenceEmpty", [], ["none_yet"]), node("Loop", ["steps", "", "none_yet", "none_yet"], ["parts", "lines"], body=grow, name="grow"),
+    node("ConcatFromSequence", ["parts"], ["whole"], axis=0), node("ConcatFromSequence", ["lines"], ["stacked"], axis=-1, new_axis=1),
+    node("SequenceMap", ["parts", "lines"], ["sums", "totals"], body=each, name="each"),
+    node("ConcatFromSequence", ["sums"], ["of_sums"], axis=0, new_axis=1),
+    node("SequenceConstruct", ["x"], ["start"]),
+    node("Loop", ["", "yes", "zero", "start"], ["at", "found"], body=search, name="search"),
+    node("SequenceAt", ["found", "last"], ["latest"]), node("SequenceLength", ["found"], ["count"]),
+    node("Loop", ["two_steps", "", "lines"], ["left"], body=shrink, name="shrink"),
+    node("If", ["is_two"], ["chosen"], then_branch=two, else_branch=nothing, name="choose"),
+    node("SequenceInsert", ["chosen", "x", "zero"], ["with_x"])],
+    [("x", numbers(5, 2)), ("places", np.array([0, 0, 1, -1, -4])), ("steps", np.array(5)), ("last", np.array(-2)),
+     ("second", np.array(1)), ("two_steps", np.array(2)), ("is_two", np.array(True)), ("yes", np.array(True))],
+    ["whole", "stacked", "of_sums", "at", "latest", "count", *floats("parts", "totals", "left", "with_x")],
+    [("one", np.int64(1)), ("row", np.array([1])), ("begin", np.array([0])), ("half", np.float32(0.5)), ("six", np.int64(6)),
+     ("zero", np.int64(0))])
+np.savez("lists.npz", x=numbers(5, 2), places=np.array([0, 0, 1, -1, -4]), steps=5, last=6, second=1, two_steps=2, is_two=False,
+         yes=True)
+
+# Sequences that have no list, since their elements differ or there are none.
+one = h.make_graph([node("SequenceConstruct", ["v"], ["single"])], "one", [], floats("single"))
+other = h.make_graph([node("SequenceConstruct", ["x", "x"], ["pair"])], "other", [], floats("pair"))
+save("kinds",
+     [node("If", ["c"], ["chosen"], then_branch=one, else_branch=other, name="choose"),
+      node("SequenceConstruct", ["x", "v"], ["both"]), node("SequenceAt", ["both", "p"], ["y"], name="at"),
+      node("SequenceEmpty", [], ["none"]), node("SequenceErase", ["none", "p"], ["nothing"], name="erase")],
+     [("x", T.FLOAT, [2, 3]), ("v", T.FLOAT, [3]), ("c", T.BOOL, []), ("p", T.INT64, [])], [("y", T.FLOAT, None)])
+
+# What goes on until it is long enough, and at most 20 times.
+save("growing",
+     [node("Loop", ["most", "yes", "x"], ["y"], name="loop", body=body(
+         "grow", [node("Concat", ["s", "x"], ["longer"], axis=0), node("Size", ["longer"], ["size"]),
+                  node("Less", ["size", "enough"], ["again"])],
+         [("i", T.INT64, []), ("go", T.BOOL, []), ("s", T.FLOAT, None)], [("again", T.BOOL, []), ("longer", T.FLOAT, None)]))],
+     [("x", T.FLOAT, [3]), ("most", T.INT64, [])], [("y", T.FLOAT, None)], [("enough", np.int64(11)), ("yes", np.bool_(True))])
+np.savez("growing.npz", x=numbers(3), most=20)

@@ -135,7 +135,7 @@ impl<'a> Importer<'a> {
                 Ok(Type::tensor(dims.collect::<Vec<Dim>>(), dtype))
             }
             ValueType::Maps => Err("expected tensors, found a sequence of maps".to_string()),
-            ValueType::Sequence(element) => {
+            ValueType::Sequence(element, _) => {
                 let (extents, dtype) = (self.known_extents()?, element_type(*element)?);
                 let given = (0..).map_while(|at| extents.get(&format!("{name}.{at}")));
                 Ok(Type::tuple(given.map(|given| Type::tensor(given.iter().copied(), dtype))))

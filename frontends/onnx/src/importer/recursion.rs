@@ -1,6 +1,7 @@
 //! Recursive functions: the loops of models whose iterations cannot be told.
 
 use ir_core::{AttrDict, BlockId, OpId, Type, ValueId};
+use rustc_hash::FxHashSet;
 
 use super::{Fault, Importer, Value, join};
 
@@ -18,7 +19,14 @@ pub(crate) struct Recursion {
     branch: Option<(OpId, BlockId)>,
 }
 
-impl Importer<'_> {
+/// What an attempt begins with.
+pub(crate) struct State<'a> {
+    block: BlockId,
+    mark: Option<OpId>,
+    failed: FxHashSet<&'a str>,
+}
+
+impl<'a> Importer<'a> {
     /// Begins a function of a state of these types: what is inserted now is a part of it.
     pub(crate) fn begin_recursion(&mut self, types: &[Type]) -> Recursion {
         let result = Type::tuple(types.iter().copied());
@@ -51,6 +59,11 @@ impl Importer<'_> {
         if next.iter().any(|value| matches!(value, Value::Texts(_))) {
             return Err("expected a state of numbers, found texts".into());
         }
+        if next.iter().any(|value| matches!(value, Value::Absent)) {
+            return Err(
+                "expected a state that is there, found an optional value that is not".into()
+            );
+        }
         let joined = recursion.state.iter().zip(next);
         let joined = joined.map(|(state, next)| join(self.ty(state), self.ty(next)));
         let joined = joined.collect::<Result<Vec<Type>, Fault>>()?;
@@ -68,7 +81,8 @@ impl Importer<'_> {
     ) -> Vec<Value> {
         let result = self.state_type(&recursion);
         let (branch, inner) = recursion.branch.expect("a recursion has a step");
-        let again = self.call(recursion.callee, next, result);
+        let next = self.fitting(&recursion, next);
+        let again = self.call(recursion.callee, &next, result);
         self.insert("relay.yield", &[again], &[], AttrDict::empty(), 0);
         self.block = self.body.region_block(branch, 1);
         let last = self.tuple(&recursion.state);
@@ -76,7 +90,8 @@ impl Importer<'_> {
         self.block = inner;
         self.insert("relay.yield", &[self.body.result(branch, 0)], &[], AttrDict::empty(), 0);
         self.block = recursion.outer;
-        let last = self.call(self.body.result(recursion.op, 0), first, result);
+        let first = self.fitting(&recursion, first);
+        let last = self.call(self.body.result(recursion.op, 0), &first, result);
         let types: Vec<Type> = recursion.state.iter().map(|value| self.ty(value)).collect();
         (0..types.len()).map(|index| self.field(last, index, types[index])).collect()
     }
@@ -85,6 +100,12 @@ impl Importer<'_> {
     pub(crate) fn abandon_recursion(&mut self, recursion: Recursion) {
         self.block = recursion.outer;
         self.body.erase(recursion.op);
+    }
+
+    /// `values` as a state: sequences are lists where it has lists.
+    fn fitting(&mut self, recursion: &Recursion, values: &[Value]) -> Vec<Value> {
+        let values = values.iter().zip(&recursion.state);
+        values.map(|(value, state)| self.fitted(value, self.ty(state))).collect()
     }
 
     fn state_type(&self, recursion: &Recursion) -> Type {
@@ -100,6 +121,17 @@ impl Importer<'_> {
     /// The last operation so far: what comes behind it can be taken back.
     pub(crate) fn mark(&self) -> Option<OpId> {
         self.body.last_op(self.block)
+    }
+
+    /// Where operations go, and what failed so far.
+    pub(crate) fn state(&self) -> State<'a> {
+        State { block: self.block, mark: self.mark(), failed: self.failed.clone() }
+    }
+
+    /// Takes back what happened since `state`.
+    pub(crate) fn restore(&mut self, state: State<'a>) {
+        (self.block, self.failed) = (state.block, state.failed);
+        self.roll_back(state.mark);
     }
 
     /// Takes back what was inserted behind `mark`.

@@ -7,9 +7,10 @@ use ir_core::{DType, Dim, Scalar, TensorData, Type};
 
 use super::shape::number;
 use super::{Operator, many};
-use crate::importer::{Fault, Value};
+use crate::importer::{Fault, Value, list_of};
 use crate::node::{Cx, attr, from_front};
 use crate::proto::{Extent, Graph, ValueInfo, ValueType};
+use crate::tensors::element_type;
 
 pub(super) const OPERATORS: &[Operator] = &[
     many(
@@ -232,28 +233,64 @@ impl<'a> Iteration<'a> {
     /// The iterations as a recursive function of the number of the iteration, a condition, what
     /// is handed on, and the rows so far.
     fn recursive(&self, cx: &mut Cx<'_, 'a>, trips: Option<i64>) -> Result<Vec<Value>, Fault> {
-        let plan = self.plan(cx, trips)?;
-        let mut first = self.first(cx, plan.is_conditional);
-        let mut types: Vec<Type> = first.iter().map(|value| cx.ty_of(value)).collect();
-        for row in &plan.rows {
-            types.push(row.ty(trips));
-            first.push(row.none_yet(cx, trips)?);
+        if self.state.iter().any(|value| matches!(value, Value::Absent)) {
+            return Err(
+                "expected a state that is there, found an optional value that is not".into()
+            );
         }
+        let mut carried: Vec<Type> = self.state.iter().map(|value| cx.ty_of(value)).collect();
+        let mut plan = match cx.attempt(|cx| self.plan(cx, trips, &carried, None)) {
+            // What looks into a sequence wants an element, and the first one has none.
+            Err(_) if self.declare(&mut carried)? => self.plan(cx, trips, &carried, None)?,
+            planned => planned?,
+        };
         loop {
+            let mut first = self.first(cx, plan.is_conditional);
+            let before = first.len() - carried.len();
+            let mut types: Vec<Type> = first.iter().map(|value| cx.ty_of(value)).collect();
+            types[before..].copy_from_slice(&carried);
+            for row in &plan.rows {
+                types.push(row.ty(trips));
+                first.push(row.none_yet(cx, trips)?);
+            }
             let mut recursion = cx.begin_recursion(&types);
             let state = recursion.state.clone();
             let goes_on = self.goes_on(cx, &plan, &state)?;
-            cx.begin_step(&mut recursion, &goes_on);
+            let ends = goes_on.is_some();
+            cx.begin_step(&mut recursion, &goes_on.unwrap_or_else(always));
             let next = self.next(cx, &plan, &state)?;
-            // Each time, at least one extent more is open.
+            // Each time, at least one extent more is open, or one sequence more is a list.
             if let Some(wider) = cx.wider(&recursion, &next)? {
                 cx.abandon_recursion(recursion);
-                types = wider;
+                carried = wider[before..before + carried.len()].to_vec();
+                plan = self.plan(cx, trips, &carried, Some(plan.rows))?;
+            } else if !ends {
+                return Err("the iterations never end".into());
             } else {
                 let last = cx.end_recursion(recursion, &first, &next);
                 return self.last(cx, &plan, &last);
             }
         }
+    }
+
+    /// Makes empty sequences among what has the types `carried` lists of the elements that the body declares.
+    /// Whether there are some.
+    fn declare(&self, carried: &mut [Type]) -> Result<bool, Fault> {
+        let inputs = self.body.inputs.iter().skip(if self.has_condition { 2 } else { 0 });
+        let mut is_any = false;
+        for (ty, input) in carried.iter_mut().zip(inputs) {
+            if let ValueType::Sequence(element, Some(extents)) = &input.ty
+                && *ty == Type::tuple([])
+            {
+                let dims = extents.iter().map(|extent| match extent {
+                    Extent::Known(extent) => Dim::Known(*extent),
+                    _ => Dim::Any,
+                });
+                *ty = list_of(Type::tensor(dims, element_type(*element)?));
+                is_any = true;
+            }
+        }
+        Ok(is_any)
     }
 
     /// The state before the first iteration, without rows.
@@ -266,10 +303,20 @@ impl<'a> Iteration<'a> {
         first
     }
 
-    /// What only an iteration shows, which is taken back.
-    fn plan(&self, cx: &mut Cx<'_, 'a>, trips: Option<i64>) -> Result<Plan, Fault> {
+    /// What only an iteration shows, which is taken back: what it hands on has the types `carried`, and
+    /// `rows` are those that are collected, where that is known. The condition may be constant for some types
+    /// alone.
+    fn plan(
+        &self,
+        cx: &mut Cx<'_, 'a>,
+        trips: Option<i64>,
+        carried: &[Type],
+        rows: Option<Vec<Rows>>,
+    ) -> Result<Plan, Fault> {
         let first = self.first(cx, self.has_condition);
-        let types: Vec<Type> = first.iter().map(|value| cx.ty_of(value)).collect();
+        let before = &first[..first.len() - carried.len()];
+        let mut types: Vec<Type> = before.iter().map(|value| cx.ty_of(value)).collect();
+        types.extend_from_slice(carried);
         let recursion = cx.begin_recursion(&types);
         let state = &recursion.state;
         let (condition, carried) = match self.has_condition {
@@ -284,25 +331,32 @@ impl<'a> Iteration<'a> {
             (Some(next), _) => holds(cx, next),
             (None, _) => true,
         };
-        let mut rows = Vec::new();
-        for row in &step.rows {
-            rows.push(Rows { shape: cx.shape(row)?, dtype: cx.dtype(row)? });
-        }
+        let rows = match rows {
+            Some(rows) => rows,
+            None => {
+                let of = |row| Ok(Rows { shape: cx.shape(row)?, dtype: cx.dtype(row)? });
+                step.rows.iter().map(of).collect::<Result<Vec<Rows>, Fault>>()?
+            }
+        };
         cx.abandon_recursion(recursion);
         Ok(Plan { is_conditional: !(begins && stays), rows, trips })
     }
 
-    /// Whether there is an iteration after `state`.
-    fn goes_on(&self, cx: &mut Cx<'_, 'a>, plan: &Plan, state: &[Value]) -> Result<Value, Fault> {
+    /// Whether there is an iteration after `state`; `None` where there always is.
+    fn goes_on(
+        &self,
+        cx: &mut Cx<'_, 'a>,
+        plan: &Plan,
+        state: &[Value],
+    ) -> Result<Option<Value>, Fault> {
         let condition = plan.is_conditional.then(|| state[1].clone());
         let below = match &self.trips {
             Some(trips) => Some(cx.op("less", &[&state[0], trips])?),
             None => None,
         };
         match (condition, below) {
-            (Some(condition), Some(below)) => cx.op("logical_and", &[&condition, &below]),
-            (Some(one), None) | (None, Some(one)) => Ok(one),
-            (None, None) => Err("the iterations never end".into()),
+            (Some(condition), Some(below)) => cx.op("logical_and", &[&condition, &below]).map(Some),
+            (one, other) => Ok(one.or(other)),
         }
     }
 

@@ -1,33 +1,43 @@
-//! Sequences and optional values. Both are known while a model is imported: how long a sequence is,
-//! and whether a value is there. What becomes an input, a result, or a state is a tuple.
+//! Sequences and optional values. Whether a value is there is known while a model is imported, and so is
+//! mostly how long a sequence is: what becomes an input, a result, or a state is a tuple. Those of other
+//! lengths, and what is at a place that is computed, are [lists](super::lists).
 
 use ir_core::DType;
 
+use super::lists;
 use super::shape::number;
 use super::{Operator, many, one};
 use crate::importer::{Fault, Value};
 use crate::node::{Cx, attr};
 
 pub(super) const OPERATORS: &[Operator] = &[
-    one("ConcatFromSequence", "`concatenate` or `stack`", |cx| {
-        let parts = sequence(cx, 0)?;
-        let Some(first) = parts.first() else {
-            return Err("expected a sequence that is not empty".into());
-        };
-        let rank = cx.rank(first)?;
-        match cx.flag("new_axis", false)? {
-            false => {
-                let axis = cx.axis(0, rank)? as i64;
-                cx.concatenate(&parts, axis)
+    one(
+        "ConcatFromSequence",
+        "`concatenate` or `stack`; neighbours of a list, and those of what they become",
+        |cx| {
+            let value = cx.input(0)?;
+            if cx.is_list(&value) {
+                return lists::concatenate(cx, &value);
             }
-            true => {
-                let axis = cx.axis(0, rank + 1)? as i64;
-                let parts = parts.iter().map(|part| cx.expand_dims(part, axis));
-                let parts = parts.collect::<Result<Vec<Value>, Fault>>()?;
-                cx.concatenate(&parts, axis)
+            let parts = sequence(cx, 0)?;
+            let Some(first) = parts.first() else {
+                return Err("expected a sequence that is not empty".into());
+            };
+            let rank = cx.rank(first)?;
+            match cx.flag("new_axis", false)? {
+                false => {
+                    let axis = cx.axis(0, rank)? as i64;
+                    cx.concatenate(&parts, axis)
+                }
+                true => {
+                    let axis = cx.axis(0, rank + 1)? as i64;
+                    let parts = parts.iter().map(|part| cx.expand_dims(part, axis));
+                    let parts = parts.collect::<Result<Vec<Value>, Fault>>()?;
+                    cx.concatenate(&parts, axis)
+                }
             }
-        }
-    }),
+        },
+    ),
     one("Optional", "its operand", |cx| Ok(cx.optional(0).unwrap_or(Value::Absent))),
     one("OptionalGetElement", "its operand", |cx| match cx.input(0)? {
         Value::Absent => Err("expected an optional value that is there".into()),
@@ -37,9 +47,14 @@ pub(super) const OPERATORS: &[Operator] = &[
         let is_there = !matches!(cx.optional(0), None | Some(Value::Absent));
         Ok(cx.int_scalar(DType::BOOL, is_there.into()))
     }),
-    one("SequenceAt", "an element of a tuple; a constant position", |cx| {
-        let values = sequence(cx, 0)?;
-        let place = place(cx, 1, values.len(), values.len())?;
+    one("SequenceAt", "an element of a tuple or, at a place that is computed, of a list", |cx| {
+        let (value, place) = (cx.input(0)?, cx.input(1)?);
+        let place = match known(cx, &value, Some(&place)) {
+            true => place,
+            false => return lists::at(cx, &value, &place),
+        };
+        let values = cx.sequence(&value)?;
+        let place = place_of(cx, &place, values.len(), values.len())?;
         Ok(values[place].clone())
     }),
     one("SequenceConstruct", "a tuple", |cx| {
@@ -47,46 +62,61 @@ pub(super) const OPERATORS: &[Operator] = &[
         checked(cx, values)
     }),
     one("SequenceEmpty", "a tuple", |_| Ok(Value::Sequence([].into()))),
-    one("SequenceErase", "a tuple; a constant position", |cx| {
-        let mut values = sequence(cx, 0)?;
-        let place = match cx.optional(1) {
-            Some(_) => place(cx, 1, values.len(), values.len())?,
+    one("SequenceErase", "a tuple or, at a place that is computed, a list", |cx| {
+        let (value, place) = (cx.input(0)?, cx.optional(1));
+        if !known(cx, &value, place.as_ref()) {
+            return lists::erase(cx, &value, place.as_ref());
+        }
+        let mut values = cx.sequence(&value)?;
+        let place = match place {
+            Some(place) => place_of(cx, &place, values.len(), values.len())?,
             None => values.len().checked_sub(1).ok_or("expected a sequence that is not empty")?,
         };
         values.remove(place);
         Ok(Value::Sequence(values.into()))
     }),
-    one("SequenceInsert", "a tuple; a constant position", |cx| {
-        let (mut values, value) = (sequence(cx, 0)?, cx.input(1)?);
-        let place = match cx.optional(2) {
-            Some(_) => place(cx, 2, values.len(), values.len() + 1)?,
+    one("SequenceInsert", "a tuple or, at a place that is computed, a list", |cx| {
+        let (sequence, value, place) = (cx.input(0)?, cx.input(1)?, cx.optional(2));
+        if !known(cx, &sequence, place.as_ref()) {
+            return lists::insert(cx, &sequence, &value, place.as_ref());
+        }
+        let mut values = cx.sequence(&sequence)?;
+        let place = match place {
+            Some(place) => place_of(cx, &place, values.len(), values.len() + 1)?,
             None => values.len(),
         };
         values.insert(place, value);
         checked(cx, values)
     }),
-    one("SequenceLength", "a constant", |cx| {
-        let length = sequence(cx, 0)?.len();
+    one("SequenceLength", "a constant, or a count of the elements of a list", |cx| {
+        let value = cx.input(0)?;
+        if cx.is_list(&value) {
+            return Ok(lists::length(cx, &value));
+        }
+        let length = cx.sequence(&value)?.len();
         Ok(cx.int_scalar(DType::INT64, length as i64))
     }),
-    many("SequenceMap", "its body for each element", |cx| {
-        let (body, values) = (cx.graph("body")?, sequence(cx, 0)?);
+    many("SequenceMap", "its body for each element; a recursive function over a list", |cx| {
+        let body = cx.graph("body")?;
+        let operands = cx.all_inputs()?;
+        let (expected, found) = (operands.len(), body.inputs.len());
+        if expected != found {
+            return Err(format!("expected a body of {expected} inputs, found {found}").into());
+        }
+        if operands.iter().any(|operand| cx.is_list(operand)) {
+            return lists::map(cx, &operands, |cx, arguments| cx.inline(&body, arguments));
+        }
+        let values = sequence(cx, 0)?;
         let mut columns: Vec<Vec<Value>> = vec![Vec::new(); body.outputs.len()];
-        let others: Vec<Value> =
-            (1..cx.input_count()).map(|index| cx.input(index)).collect::<Result<_, Fault>>()?;
         for (index, value) in values.iter().enumerate() {
             let mut arguments = vec![value.clone()];
-            for other in &others {
+            for other in &operands[1..] {
                 arguments.push(match cx.is_sequence(other) {
                     true => cx.sequence(other)?.get(index).cloned().ok_or_else(|| {
                         format!("expected sequences of {} elements", values.len())
                     })?,
                     false => other.clone(),
                 });
-            }
-            if body.inputs.len() != arguments.len() {
-                let (expected, found) = (arguments.len(), body.inputs.len());
-                return Err(format!("expected a body of {expected} inputs, found {found}").into());
             }
             for (column, result) in columns.iter_mut().zip(cx.inline(&body, &arguments)?) {
                 column.push(result);
@@ -118,11 +148,15 @@ fn sequence(cx: &mut Cx<'_, '_>, index: usize) -> Result<Vec<Value>, Fault> {
     cx.sequence(&value)
 }
 
-/// The place in a sequence of `length` elements that operand `index` says, below `end`; negative ones
-/// count from the end of the sequence.
-fn place(cx: &Cx<'_, '_>, index: usize, length: usize, end: usize) -> Result<usize, Fault> {
-    let value = cx.input(index)?;
-    let Some(found) = number(cx, &value) else {
+/// Whether what is at `place` of `sequence` is known, or what is behind its last element.
+fn known(cx: &Cx<'_, '_>, sequence: &Value, place: Option<&Value>) -> bool {
+    !cx.is_list(sequence) && place.is_none_or(|place| number(cx, place).is_some())
+}
+
+/// The place in a sequence of `length` elements that `value` says, below `end`; negative ones count from
+/// the end of the sequence.
+fn place_of(cx: &Cx<'_, '_>, value: &Value, length: usize, end: usize) -> Result<usize, Fault> {
+    let Some(found) = number(cx, value) else {
         return Err("expected a constant position".into());
     };
     let counted = if found < 0.0 { found + length as f64 } else { found };
