@@ -97,7 +97,7 @@ impl BindExtents {
 /// At most so many names are in a help text.
 const MOST_NAMES: usize = 8;
 
-/// What may be named of the extents of a function, those first that are not known.
+/// Which extents of a function may be named: some that are not known, of parameters that are tensors.
 fn nameable(body: &Body, function: &FunctionType) -> String {
     let params = body.block_args(body.entry()).iter().enumerate().zip(&function.params);
     let open = params.flat_map(|((index, param), ty)| {
@@ -108,11 +108,10 @@ fn nameable(body: &Body, function: &FunctionType) -> String {
         axes.map(|(axis, _)| format!("`{name}.{axis}`")).collect::<Vec<_>>()
     });
     let named = function.type_params.iter().map(|name| format!("`{name}`"));
-    let names: Vec<String> = named.chain(open).take(MOST_NAMES + 1).collect();
-    match names.len() {
-        0 => "all extents of its parameters are known".to_string(),
-        1..=MOST_NAMES => format!("what is not known is called {}", names.join(", ")),
-        _ => format!("what is not known is called {}, …", names[..MOST_NAMES].join(", ")),
+    let names: Vec<String> = named.chain(open).take(MOST_NAMES).collect();
+    match names.is_empty() {
+        true => "name a shape parameter of `@main`, or a parameter and one of its axes".to_string(),
+        false => format!("name an extent that is not known, such as {}", names.join(", ")),
     }
 }
 
