@@ -242,6 +242,19 @@ impl Rules<'_> {
         spatial
     }
 
+    /// Which dimensions of `stage` end at counts.
+    fn counted(&self, stage: Stage) -> Vec<bool> {
+        let mut counted = vec![false; self.schedule.axes(stage).len()];
+        let op = self.schedule.stage_op(stage);
+        if let Some(view) = te::compute::Stage::of(self.schedule.body(), op) {
+            counted
+                .iter_mut()
+                .zip(&view.counts)
+                .for_each(|(counted, count)| *counted = *count >= 0);
+        }
+        counted
+    }
+
     /// Lanes for a loop of `extent` iterations over elements of `bits` bits: a power of two that
     /// divides it, or all lanes where the rest is worth a loop of its own; `None` for short loops.
     fn lanes(&self, extent: i64, bits: u32) -> Option<i64> {

@@ -107,7 +107,8 @@ impl Rules<'_> {
             return Ok(false);
         };
         let work = self.tile_work(partial);
-        let tile = self.choose_tile(&spatial, last, (lanes, 4), &accesses, work);
+        let counted = self.counted(product);
+        let tile = self.choose_tile((&spatial, &counted), last, (lanes, 4), &accesses, work);
         let all = axes[spatial.len()];
         let Some((loops, inner)) = self.split_tile(&axes[..spatial.len()], &tile, last, lanes)
         else {

@@ -3,7 +3,7 @@
 use te::loops::Scope;
 use te::schedule::{Access, Axis, Refused, Stage};
 
-use super::tiles::best_factors;
+use super::tiles::{best_factors, past_counts};
 use super::{
     MOST_BLOCKED_ROW, NEAREST_CACHE, PARALLEL_POINTS, PARALLEL_STEPS, Partials, Rules, points,
     points_of, reduce, sort_readers_first,
@@ -86,12 +86,14 @@ impl Rules<'_> {
         let extents = spatial.iter().enumerate().rev().filter(|(_, extent)| **extent > 1).take(3);
         let candidates: Vec<(usize, i64)> = extents.map(|(axis, extent)| (axis, *extent)).collect();
         if is_read && self.spatial(producer) == spatial {
+            let counted = self.counted(root);
             let cost = |factors: &[i64], tile: i64| {
                 // What is left over is written out as well, and that is long.
                 let rest = |((_, extent), factor): (&(usize, i64), &i64)| extent % factor != 0;
                 let rests = candidates.iter().zip(factors).filter(|pair| rest(*pair)).count();
                 self.tile_cost(&candidates, factors, &accesses, tile)
                     * self.imbalance(&spatial, &candidates, factors, None, work)
+                    * past_counts(&candidates, factors, &counted)
                     * (1.0 + REST * rests as f64)
             };
             let most = (self.machine.vector_registers.max(8) as i64 - 4).max(4);

@@ -86,7 +86,8 @@ impl Rules<'_> {
         let work = self.tile_work(producer);
         // What is read, and of integers products before they are added, stand in registers as well.
         let operands = if self.dtype(producer).is_float() { 4 } else { 6 };
-        let tile = self.choose_tile(&spatial, last, (lanes, operands), &accesses, work);
+        let counted = self.counted(root);
+        let tile = self.choose_tile((&spatial, &counted), last, (lanes, operands), &accesses, work);
 
         let Some((mut outer, inner)) = self.split_tile(&axes, &tile, last, lanes) else {
             return false;
@@ -101,7 +102,7 @@ impl Rules<'_> {
             if let Some(first) = self.rereads(weights, &accesses, &outer) {
                 outer[..=first].rotate_right(1);
             }
-            panel = self.panel(producer, weights, &outer);
+            panel = self.panel(producer, weights, &outer, &counted);
         }
         let outer: Vec<Axis> = outer.into_iter().map(|(_, axis)| axis).collect();
         let order: Vec<Axis> =
@@ -190,13 +191,21 @@ impl Rules<'_> {
     }
 
     /// What `producer` reads of `weights` in vectors, where it is read again for many tiles, `outer` being the
-    /// loops around these, and from rows so far apart that they share few lines of a cache.
-    fn panel(&self, producer: Stage, weights: &Access, outer: &[(usize, Axis)]) -> Option<Panel> {
+    /// loops around these, and from rows so far apart that they share few lines of a cache. `counted` says which
+    /// dimensions end at counts.
+    fn panel(
+        &self,
+        producer: Stage,
+        weights: &Access,
+        outer: &[(usize, Axis)],
+        counted: &[bool],
+    ) -> Option<Panel> {
         let last = outer.iter().rposition(|(position, _)| weights.depends_on(*position))?;
-        let extents = |axes: &[Axis]| -> i64 {
-            axes.iter().fold(1i64, |all, axis| all.saturating_mul(self.schedule.extent(*axis)))
-        };
-        let repeated: Vec<Axis> = outer[last + 1..].iter().map(|(_, axis)| *axis).collect();
+        let repeated = outer[last + 1..].iter().fold(1i64, |all, (position, axis)| {
+            let extent = self.schedule.extent(*axis);
+            let usual = if counted[*position] { usual_extent(extent) as i64 } else { extent };
+            all.saturating_mul(usual)
+        });
         let axes = self.schedule.axes(producer);
         let mut rows = 1i64;
         let mut is_apart = false;
@@ -210,7 +219,7 @@ impl Rules<'_> {
         let least = if is_apart { REPEATED } else { OFTEN_REPEATED };
         let is_worth = (MOST_SHARED..=MOST_ROWS).contains(&rows);
         let name = self.schedule.body().name_hint(weights.tensor).name?;
-        (is_worth && extents(&repeated) >= least)
+        (is_worth && repeated >= least)
             .then(|| Panel { tensor: name.to_string(), around: outer[last].1 })
     }
 
@@ -311,10 +320,11 @@ impl Rules<'_> {
     }
 
     /// The tile that loads the fewest numbers for each combination, of those that fit in registers.
-    /// The factor after those of the axes is the number of lanes. `operands` registers are left.
+    /// The factor after those of the axes is the number of lanes. `operands` registers are left. With the extents
+    /// `spatial` go which of them end at counts.
     pub(super) fn choose_tile(
         &self,
-        spatial: &[i64],
+        (spatial, counted): (&[i64], &[bool]),
         last: usize,
         (lanes, operands): (i64, i64),
         accesses: &[Access],
@@ -353,6 +363,7 @@ impl Rules<'_> {
                 None => near,
             };
             cost * self.imbalance(spatial, &candidates, factors, Some(last), work)
+                * past_counts(&candidates, factors, counted)
         };
         let mut tile = Tile { factors: vec![1; spatial.len()] };
         for ((axis, _), factor) in candidates.iter().zip(best_factors(&candidates, most, cost)) {
@@ -422,6 +433,22 @@ impl Rules<'_> {
         let threads = self.machine.threads as f64;
         (tiles / threads).ceil() * threads / tiles
     }
+}
+
+/// The extent that counts up to `bound` have, by and large: small ones are as usual as great ones.
+fn usual_extent(bound: i64) -> f64 {
+    (bound as f64).sqrt().min(MOST_USUAL)
+}
+
+/// Of counts without a bound, or with one that only has to be large enough, this says more.
+const MOST_USUAL: f64 = 64.0;
+
+/// How many times as long tiles take as they would if each ended at the counts at which dimensions end, of those that
+/// are `counted`: the last one is computed whole, of which half is past the count by and large.
+pub(super) fn past_counts(candidates: &[(usize, i64)], factors: &[i64], counted: &[bool]) -> f64 {
+    let each = candidates.iter().zip(factors).filter(|((axis, _), _)| counted[*axis]);
+    each.map(|((_, bound), factor)| 1.0 + (factor - 1) as f64 / (2.0 * usual_extent(*bound)))
+        .product()
 }
 
 /// A line from beyond the second cache takes as long as so many products with vectors.
