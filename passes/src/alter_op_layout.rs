@@ -86,6 +86,10 @@ const MOST_PLANES: i64 = 3;
 /// Vectors that hide the latency of sums.
 const VECTORS: i64 = 8;
 
+/// Numbers of 32 bits in a line of a cache. Narrower vectors are read faster in as many streams as are computed at once;
+/// and there are too few registers for the sums of several rows with [`VECTORS`] each.
+const LINE: i64 = 16;
+
 impl FunctionPass for AlterOpLayout {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
         for op in open_operations(f) {
@@ -320,10 +324,10 @@ impl AlterOpLayout {
         let whole = self.block(units).filter(|block| blocks(*block) <= blocks(fitting));
         let block = whole.unwrap_or(fitting.max(2));
         let padded = units.checked_add(block - 1)? / block * block;
-        // With few rows, reading the weight takes all the time: it is then read in one stream, for
-        // as many vectors as are computed at once. Many rows share what they read.
-        let rows = product.rows(f)?;
-        let most = if rows <= FEW_ROWS { VECTORS } else { 1 };
+        // With few rows, reading the weight takes all the time: vectors of whole lines are then read in
+        // one stream, as many as are computed at once. Many rows share what they read.
+        let is_one_stream = product.rows(f)? <= FEW_ROWS && self.width >= LINE;
+        let most = if is_one_stream { VECTORS } else { 1 };
         let vectors = (1..=most).rev().find(|vectors| padded % (block * vectors) == 0)?;
         let layout = Layout::plain("NC").with_block('N', block * vectors);
         let rank = f.body.ty(dense.data).as_tensor()?.shape.len();
