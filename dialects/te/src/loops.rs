@@ -215,6 +215,17 @@ pub struct Atomic<V = ValueId> {
     pub indices: Vec<V>,
 }
 
+/// Asks for the line of the caches that holds an element of a buffer, which is read soon. It changes nothing but how long
+/// that takes, and targets may leave it out. Indices may be those of no element.
+#[derive(Op, Clone, Debug)]
+#[op(name = "te.fetch", effects(READ, WRITE), results = 0, verify = verify::fetch)]
+pub struct Fetch<V = ValueId> {
+    /// The buffer.
+    pub buffer: V,
+    /// One index per dimension.
+    pub indices: Vec<V>,
+}
+
 /// All threads of a block wait for one another, and see what the others stored before. It stands
 /// between [phases](ThreadAxis), not in them.
 #[derive(Op, Clone, Debug)]
@@ -371,6 +382,7 @@ pub(crate) fn register(registry: &mut Registry, syntax: ItemSyntax) {
     registry.op::<Alloc>();
     registry.op::<Store>();
     registry.op::<Atomic>();
+    registry.op::<Fetch>();
     registry.op::<Barrier>();
     registry.op::<Ramp>();
     registry.op::<Broadcast>();

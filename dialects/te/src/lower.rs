@@ -14,11 +14,14 @@
 //! A reduction along threads of a block is several loops over these that follow one another, with what they share
 //! between (`combine.rs`).
 //!
+//! What a loop is to prefetch is asked for where an iteration begins (`prefetch.rs`).
+//!
 //! Loops nest at most [`MAX_DEPTH`] deep, so the functions here recurse over loops.
 
 mod combine;
 mod emit;
 mod ends;
+mod prefetch;
 mod writer;
 
 use ir_core::Item;

@@ -25,7 +25,7 @@ mod verify;
 pub use access::Access;
 pub use default::default_schedule;
 pub use state::{Attach, Axis, Refused, Schedule, Stage};
-pub(crate) use state::{Limit, Relation, StageState};
+pub(crate) use state::{Limit, Prefetch, Relation, StageState};
 
 use ir_core::{Body, Item, Symbol, ValueId};
 
@@ -118,8 +118,10 @@ impl Schedule {
     }
 
     fn add_axis(&mut self, stage: Stage, name: String, extent: i64, reduction: bool) -> Axis {
-        let (kind, thread, pragmas) = (ForKind::Serial, None, vec![]);
-        self.axes.push(AxisState { name, stage, extent, reduction, kind, thread, pragmas });
+        let (kind, thread) = (ForKind::Serial, None);
+        let (pragmas, prefetches) = (vec![], vec![]);
+        let state = AxisState { name, stage, extent, reduction, kind, thread, pragmas, prefetches };
+        self.axes.push(state);
         Axis(self.axes.len() - 1)
     }
     fn leaf(&self, axis: Axis) -> Result<(Stage, usize), Refused> {
@@ -364,6 +366,34 @@ impl Schedule {
         let (key, value) = (key.to_string(), value.to_string());
         self.axes[axis.0].pragmas.push((key.clone(), value.clone()));
         self.record(&ops::Pragma { axis: axis.into(), key, value }, &[]);
+        Ok(())
+    }
+
+    /// Asks in each iteration of `axis` for what is read of `tensor`, a stage or a parameter by name, in the iteration
+    /// `distance` later: for one of `step` elements that follow one another, of 64 at most. Where iterations differ in
+    /// what they read by no constant, and where it is computed in a loop, nothing is asked for. Refused for a loop that is not serial, and for a tensor
+    /// that its stage does not read.
+    pub fn prefetch(
+        &mut self,
+        axis: Axis,
+        tensor: &str,
+        distance: i64,
+        step: i64,
+    ) -> Result<(), Refused> {
+        let (stage, _) = self.leaf(axis)?;
+        if self.axes[axis.0].kind != ForKind::Serial {
+            let (name, kind) = (self.axis_name(axis), self.axes[axis.0].kind.name());
+            return Err(format!("`{name}` is a {kind} loop"));
+        }
+        if distance < 1 || step < 1 {
+            return Err(format!(
+                "expected a distance and a step of at least 1, found {distance} and {step}"
+            ));
+        }
+        self.loads_of(tensor, stage)?;
+        let tensor = tensor.to_string();
+        self.axes[axis.0].prefetches.push(Prefetch { tensor: tensor.clone(), distance, step });
+        self.record(&ops::Prefetch { axis: axis.into(), tensor, distance, step }, &[]);
         Ok(())
     }
 

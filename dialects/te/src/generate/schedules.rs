@@ -1,6 +1,6 @@
 //! Random legal schedules.
 
-use ir_core::{Item, Random};
+use ir_core::{Item, Random, Symbol};
 
 use crate::loops::Scope;
 use crate::schedule::{Axis, Refused, Schedule, Stage};
@@ -112,7 +112,7 @@ fn step(s: &mut Schedule, random: &mut Random) -> Result<Option<String>, Refused
             bound.inspect_err(|_| *s = before)?;
             format!("bind {axis_name} split by {factor} to {thread}")
         }
-        _ => match random.below(6) {
+        _ => match random.below(7) {
             0..3 => {
                 // Often over a split that leaves a rest.
                 let factor = random.below(6) as i64;
@@ -133,6 +133,16 @@ fn step(s: &mut Schedule, random: &mut Random) -> Result<Option<String>, Refused
             4 => {
                 s.stream(stage)?;
                 "stream".to_string()
+            }
+            5 => {
+                let body = s.body();
+                let loaded = s.accesses(stage).into_iter().map(|access| access.tensor);
+                let names = loaded.filter_map(|tensor| body.name_hint(tensor).name);
+                let names: Vec<Symbol> = names.collect();
+                let Some(name) = pick(random, &names) else { return Ok(None) };
+                let (distance, step) = (1 + random.below(4) as i64, 1 + random.below(20) as i64);
+                s.prefetch(axis, name.as_str(), distance, step)?;
+                format!("prefetch {name} at {axis_name} distance {distance} step {step}")
             }
             _ => {
                 let factor = 1 + random.below(8) as i64;

@@ -11,7 +11,7 @@ use super::{Error, Options, Order};
 use crate::compute::counts::bounds;
 use crate::compute::{Combiner, FUNC, Yield, updates};
 use crate::loops::{
-    Alloc, Atomic, Barrier, Call, For, ForKind, If, Scope, Store, ThreadAxis, output_count,
+    Alloc, Atomic, Barrier, Call, Fetch, For, ForKind, If, Scope, Store, ThreadAxis, output_count,
     thread_axis,
 };
 use crate::scalar::ScalarOp;
@@ -148,6 +148,8 @@ fn decode_body(
             stack.push((first, Open::Then { op, branch }));
         } else if body.view::<Yield>(op).is_some_and(|end| end.values.is_empty()) {
             // The end of a kernel.
+        } else if body.view::<Fetch>(op).is_some() {
+            // It changes nothing.
         } else if body.view::<Barrier>(op).is_some() {
             if threads > 0 {
                 return Err(code

@@ -10,7 +10,7 @@ use ir_core::{Body, DType, InsertPoint, Item, OpFields, OpId, Scalar, TensorData
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::{Alloc, Atomic, Store};
+use super::{Alloc, Atomic, Fetch, Store};
 use crate::checks::scalar;
 use crate::compute::counts::{COUNTS, bounds, open_bound, open_count};
 use crate::compute::{Load, LoadIf};
@@ -180,6 +180,10 @@ fn access(body: &mut Body, op: OpId, param: ValueId, strides: &[Stride]) -> Resu
         let indices = place(body, &atomic.indices);
         let atomic = Atomic { indices, ..atomic };
         body.set_operands(op, &atomic.operands());
+    } else if let Some(fetch) = body.view::<Fetch>(op) {
+        let indices = place(body, &fetch.indices);
+        let fetch = Fetch { indices, ..fetch };
+        body.set_operands(op, &fetch.operands());
     } else {
         return Err(format!("`{}` takes a buffer that ends at a count", body.op_name(op)));
     }

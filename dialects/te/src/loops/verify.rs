@@ -3,7 +3,7 @@
 use ir_core::registry::{ItemCx, VerifyCx};
 use ir_core::{AttrValue, DType, Diagnostic, Diagnostics, Type, ValueId};
 
-use super::{Alloc, Atomic, Call, For, ForKind, If, OUTPUTS, Scope, Store, ThreadAxis};
+use super::{Alloc, Atomic, Call, Fetch, For, ForKind, If, OUTPUTS, Scope, Store, ThreadAxis};
 use crate::compute::verify::is_within;
 use crate::compute::{Combiner, FUNC, counts};
 use crate::scalar::dtype_of;
@@ -112,13 +112,12 @@ pub(super) fn alloc(cx: &VerifyCx<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether `value` may be stored to an element of `buffer` at `indices`.
-fn fits(
+/// The type of what `indices` say of `buffer`: an element, or as many as the indices have lanes.
+fn element(
     cx: &VerifyCx<'_>,
-    value: ValueId,
     buffer: ValueId,
     indices: &[ValueId],
-) -> Result<(), String> {
+) -> Result<Option<DType>, String> {
     let ty = cx.body.ty(buffer);
     let Some(tensor) = ty.as_tensor() else {
         return Err(format!("expected a buffer, found {ty}"));
@@ -140,8 +139,18 @@ fn fits(
             None => return Err(format!("expected int64 indices, found {ty}")),
         }
     }
+    Ok(tensor.dtype.with_lanes(lanes as u16))
+}
+
+/// Whether `value` may be stored to an element of `buffer` at `indices`.
+fn fits(
+    cx: &VerifyCx<'_>,
+    value: ValueId,
+    buffer: ValueId,
+    indices: &[ValueId],
+) -> Result<(), String> {
+    let expected = element(cx, buffer, indices)?.map(Type::scalar);
     let found = cx.body.ty(value);
-    let expected = tensor.dtype.with_lanes(lanes as u16).map(Type::scalar);
     match expected.filter(|expected| *expected != found) {
         Some(expected) => Err(format!("expected a value of type {expected}, found {found}")),
         None => is_within(cx, buffer, indices),
@@ -166,6 +175,16 @@ pub(super) fn atomic(cx: &VerifyCx<'_>) -> Result<(), String> {
         return Err(format!("expected sum, max or min, found {}", op.combiner.name()));
     }
     fits(cx, op.value, op.buffer, &op.indices)
+}
+
+pub(super) fn fetch(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let Some(op) = cx.body.view::<Fetch>(cx.op) else { return Ok(()) };
+    match element(cx, op.buffer, &op.indices)? {
+        Some(element) if element.lanes() > 1 => {
+            Err(format!("expected one index per dimension, found {} lanes", element.lanes()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether a buffer of type `buffer` has as many elements of the same type as one of type `part`.

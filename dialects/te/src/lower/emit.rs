@@ -97,7 +97,7 @@ pub(super) fn emit(schedule: &Schedule, flat: &Flat, nests: Nests) -> Result<Ite
 pub(super) struct Emitter<'a> {
     pub(super) schedule: &'a Schedule,
     pub(super) flat: &'a Flat,
-    nests: &'a [Nest],
+    pub(super) nests: &'a [Nest],
     /// Positions of the nests computed at a loop.
     attached: FxHashMap<(Stage, Axis), Vec<usize>>,
     pub(super) indices: Indices,
@@ -504,6 +504,7 @@ impl Emitter<'_> {
             // Most loops have no other stage in them.
             let here = self.attached.get(&(nest.stage, axis)).cloned().unwrap_or_default();
             here.into_iter().try_for_each(|stage| self.stage(stage, block, plain))?;
+            self.prefetch(nest, position, block)?;
         }
         self.enter(nest, phase, position + 1, block, guards, plain)
     }

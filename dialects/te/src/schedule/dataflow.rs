@@ -66,6 +66,24 @@ impl Schedule {
         Ok(cache)
     }
 
+    /// The operations by which `reader` reads `tensor`, a stage or a parameter by name. Refused where there are none.
+    pub(super) fn loads_of(&self, tensor: &str, reader: Stage) -> Result<Vec<OpId>, Refused> {
+        let value = self.value_of(tensor)?;
+        let view = self.view(self.stages[reader.0].op)?;
+        let is_load = |load: &OpId| {
+            let loaded = self.body.view::<Load>(*load).map(|load| load.tensor);
+            let loaded = loaded.or_else(|| self.body.view::<LoadIf>(*load).map(|load| load.tensor));
+            loaded == Some(value)
+        };
+        let blocks = view.blocks(&self.body).into_iter();
+        let loads: Vec<OpId> =
+            blocks.flat_map(|(block, _)| self.body.block_ops(block).filter(is_load)).collect();
+        match loads.is_empty() {
+            true => Err(format!("`{}` does not read `{tensor}`", self.stage_name(reader))),
+            false => Ok(loads),
+        }
+    }
+
     /// Copies `tensor`, a stage or a parameter by name, into a buffer of `scope` from which
     /// `readers` read it: returns the stage that copies. Refused where one of `readers` does not
     /// read it.
@@ -90,19 +108,7 @@ impl Schedule {
         };
         let mut loads: Vec<OpId> = Vec::new();
         for &reader in readers {
-            let view = self.view(self.stages[reader.0].op)?;
-            let before = loads.len();
-            for (block, _) in view.blocks(&self.body) {
-                loads.extend(self.body.block_ops(block).filter(|load| {
-                    let loaded = self.body.view::<Load>(*load).map(|load| load.tensor);
-                    let loaded =
-                        loaded.or_else(|| self.body.view::<LoadIf>(*load).map(|load| load.tensor));
-                    loaded == Some(value)
-                }));
-            }
-            if loads.len() == before {
-                return Err(format!("`{}` does not read `{tensor}`", self.stage_name(reader)));
-            }
+            loads.extend(self.loads_of(tensor, reader)?);
         }
         let ops = readers.iter().map(|reader| self.stages[reader.0].op);
         let first = ops.reduce(|a, b| if self.body.is_before(b, a) { b } else { a });
@@ -326,7 +332,9 @@ impl Schedule {
         let state = &self.stages[stage.0];
         let plain = state.leaves.iter().all(|axis| {
             let axis = &self.axes[axis.0];
-            axis.kind == crate::loops::ForKind::Serial && axis.pragmas.is_empty()
+            axis.kind == crate::loops::ForKind::Serial
+                && axis.pragmas.is_empty()
+                && axis.prefetches.is_empty()
         });
         if state.relations.is_empty()
             && state.leaves == self.declared(&state.roots)

@@ -315,6 +315,33 @@ pub struct Pragma<V = ValueId> {
     pub value: String,
 }
 
+/// Asks in each iteration of a loop for what a later iteration of it reads of a tensor, so that it is near by then: for
+/// one of `step` elements that follow one another, which are a line of the caches, of 64 at most. Where iterations differ
+/// in what they read by no constant, and where it is computed in a loop, nothing is asked for. Refused for a loop that is not serial, and for a
+/// tensor that its stage does not read.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "te.prefetch",
+    results = 0,
+    hooks(Apply::new(&[AXIS], &[], |schedule, call| {
+        let Prefetch { axis, tensor, distance, step } = call.fields()?;
+        schedule.prefetch(axis.axis()?, &tensor, distance, step)?;
+        Ok(vec![])
+    }))
+)]
+pub struct Prefetch<V = ValueId> {
+    /// The loop.
+    pub axis: V,
+    /// A stage or a parameter.
+    pub tensor: String,
+    /// How many iterations later.
+    #[default(1)]
+    pub distance: i64,
+    /// Elements of a line of the caches.
+    #[default(16)]
+    pub step: i64,
+}
+
 /// Computes a stage in each iteration of a loop of another stage, as far as it is read there.
 /// Refused where it is also read elsewhere.
 ///
@@ -574,6 +601,7 @@ pub(crate) fn register(registry: &mut Registry, syntax: ItemSyntax) {
     registry.op::<Parallel>();
     registry.op::<Bind>();
     registry.op::<Pragma>();
+    registry.op::<Prefetch>();
     registry.op::<ComputeAt>();
     registry.op::<ComputeInline>();
     registry.op::<ComputeRoot>();

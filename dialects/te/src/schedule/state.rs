@@ -65,6 +65,18 @@ pub(crate) struct AxisState {
     pub(crate) kind: ForKind,
     pub(crate) thread: Option<String>,
     pub(crate) pragmas: Vec<(String, String)>,
+    pub(crate) prefetches: Vec<Prefetch>,
+}
+
+/// What of a tensor each iteration of a loop asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Prefetch {
+    /// The name of a stage or parameter.
+    pub(crate) tensor: String,
+    /// How many iterations later it is read.
+    pub(crate) distance: i64,
+    /// One of so many elements that follow one another is asked for.
+    pub(crate) step: i64,
 }
 
 #[derive(Clone, Debug)]

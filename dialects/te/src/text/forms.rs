@@ -7,7 +7,9 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::compute::{Compute, Load, LoadIf, Reduce, Return, Scan, Scatter, Yield};
-use crate::loops::{Alloc, Atomic, Barrier, Broadcast, Call, Data, Extract, For, If, Ramp, Store};
+use crate::loops::{
+    Alloc, Atomic, Barrier, Broadcast, Call, Data, Extract, Fetch, For, If, Ramp, Store,
+};
 use crate::scalar::{Cast, Check, Constant, Reinterpret, ScalarOp, Select};
 
 /// An operation that has a form of its own.
@@ -35,6 +37,7 @@ pub(crate) enum Form {
     Alloc(Alloc),
     Store(Store),
     Atomic(Atomic),
+    Fetch(Fetch),
     Barrier,
     Call(Call),
     Data(Data),
@@ -43,7 +46,7 @@ pub(crate) enum Form {
 type Read = fn(&Body, OpId) -> Option<Form>;
 
 static READ: LazyLock<FxHashMap<Symbol, Read>> = LazyLock::new(|| {
-    let all: [(&str, Read); 24] = [
+    let all: [(&str, Read); 25] = [
         entry::<Constant>(|b, op| Some(Form::Constant(expression(b, op)?))),
         entry::<Cast>(|b, op| Some(Form::Cast(expression(b, op)?))),
         entry::<Reinterpret>(|b, op| Some(Form::Reinterpret(expression(b, op)?))),
@@ -109,6 +112,7 @@ static READ: LazyLock<FxHashMap<Symbol, Read>> = LazyLock::new(|| {
         entry::<Alloc>(|b, op| Some(Form::Alloc(expression(b, op)?))),
         entry::<Store>(|b, op| Some(Form::Store(exactly(b, op, 0, &[0])?))),
         entry::<Atomic>(|b, op| Some(Form::Atomic(exactly(b, op, 0, &[0])?))),
+        entry::<Fetch>(|b, op| Some(Form::Fetch(exactly(b, op, 0, &[0])?))),
         entry::<Barrier>(|b, op| exactly::<Barrier>(b, op, 0, &[0]).map(|_| Form::Barrier)),
         entry::<Call>(|b, op| {
             let form: Call = exactly(b, op, 0, &[0])?;

@@ -269,6 +269,10 @@ impl<'a> Printer<'a> {
                 push(&mut self.line, format_args!(" = {} ", form.combiner.name()));
                 self.expression(form.value, LOOSEST);
             }
+            Some(Form::Fetch(form)) => {
+                self.line.push("fetch ");
+                self.element(form.buffer, &form.indices);
+            }
             Some(Form::Barrier) => self.line.push("barrier"),
             Some(Form::Call(form)) => {
                 self.line.push("call @");

@@ -16,7 +16,7 @@ use super::codes;
 use super::forms::{needs_end, result_count};
 use super::parser::{Parser, Word};
 use crate::compute::{Combiner, Compute, Reduce, Return, Scan, Scatter, Yield};
-use crate::loops::{Alloc, Atomic, Barrier, Call, Data, For, ForKind, If, Scope, Store};
+use crate::loops::{Alloc, Atomic, Barrier, Call, Data, Fetch, For, ForKind, If, Scope, Store};
 use crate::scalar::dtype_of;
 
 /// The word before the place of a buffer in the workspace, and before that of a part of a buffer.
@@ -236,6 +236,11 @@ impl Parser<'_, '_, '_> {
                     };
                     let value = self.expression()?;
                     self.effect(&Atomic { combiner, value, buffer, indices }, start)
+                }
+                "fetch" => {
+                    self.cursor.bump();
+                    let (buffer, indices) = self.element()?;
+                    self.effect(&Fetch { buffer, indices }, start)
                 }
                 "stream" => {
                     self.cursor.bump();

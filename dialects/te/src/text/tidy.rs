@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::forms::{Form, operands_in_text};
 use crate::compute::{Load, LoadIf};
 use crate::loops::simplify::drop_unused;
-use crate::loops::{Alloc, Atomic, Store};
+use crate::loops::{Alloc, Atomic, Fetch, Store};
 use crate::scalar::Constant;
 
 /// Drops the dimensions of extent 1 of buffers, makes constants in the blocks that use them, and
@@ -46,7 +46,7 @@ fn drop_unit_dimensions(body: &mut Body, op: OpId) {
     // Indices are the last operands of an access, but for one.
     let mut accesses = Vec::new();
     for (user, operand) in users {
-        let first = if body.view::<Load>(user).is_some() {
+        let first = if body.view::<Load>(user).is_some() || body.view::<Fetch>(user).is_some() {
             (operand == 0).then_some(1)
         } else if body.view::<Store>(user).is_some() || body.view::<Atomic>(user).is_some() {
             (operand == 1).then_some(2)

@@ -12,7 +12,7 @@ use ir_core::{
 };
 use rustc_hash::FxHashSet;
 use te::compute::{Load, LoadIf};
-use te::loops::{Alloc, For, ForKind, Store, simplify};
+use te::loops::{Alloc, Fetch, For, ForKind, Store, simplify};
 use te::scalar::{Constant, ScalarOp, Select, dtype_of};
 
 use super::affine::Affine;
@@ -63,7 +63,8 @@ fn cuts(body: &Body, affine: &Affine, ranges: &Ranges, op: OpId) -> Vec<i64> {
     let is_plain = |op: OpId| match body.view::<For>(op) {
         Some(inner) => inner.kind == ForKind::Serial,
         None => {
-            body.view::<Store>(op).is_some()
+            body.is::<Store>(op)
+                || body.is::<Fetch>(op)
                 || body.result_count(op) == 1 && body.view::<Alloc>(op).is_none()
         }
     };

@@ -116,6 +116,20 @@ impl Helpers {
         name
     }
 
+    /// The function that asks for the line of the caches at so many bytes from an address. Nothing need be there.
+    pub(super) fn fetch(&mut self) -> String {
+        let body = "\
+#if defined(__GNUC__)
+__builtin_prefetch((const void *)((uintptr_t)base + (uintptr_t)offset));
+#else
+(void)base;
+(void)offset;
+#endif";
+        self.define("fetch".to_string(), |_, name| {
+            function("void", name, "const void *base, int64_t offset", body)
+        })
+    }
+
     /// Forgets the functions that neither `text` nor one that it calls calls: how a value is written depends on
     /// who takes it.
     pub(super) fn retain_called(&mut self, text: &str) {

@@ -8,7 +8,7 @@ use ir_core::diagnostics::{Diagnostic, Diagnostics};
 use ir_core::{BlockId, Body, DType, EntityId, Item, OpId, Symbol, ValueId};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use te::compute::Yield;
-use te::loops::{Alloc, Atomic, Barrier, Call, Data, For, If, Store};
+use te::loops::{Alloc, Atomic, Barrier, Call, Data, Fetch, For, If, Store};
 
 use super::Style;
 use super::affine::{Affine, Linear};
@@ -540,6 +540,8 @@ impl Emitter<'_> {
             self.store(op, &store);
         } else if let Some(atomic) = body.view::<Atomic>(op) {
             self.atomic(op, &atomic);
+        } else if let Some(fetch) = body.view::<Fetch>(op) {
+            self.fetch(op, &fetch);
         } else if let Some(call) = body.view::<Call>(op) {
             self.call(op, &call);
         } else if let Some(data) = body.view::<Data>(op) {

@@ -8,7 +8,7 @@ use target_core::gpu::faults::fault;
 use target_core::gpu::launches::Launch;
 use target_core::ranges::Ranges;
 use te::compute::Yield;
-use te::loops::{Alloc, Atomic, Barrier, Call, For, If, Store, ThreadAxis, outputs};
+use te::loops::{Alloc, Atomic, Barrier, Call, Fetch, For, If, Store, ThreadAxis, outputs};
 
 use super::assembly::{Assembler, Class, Label, Operand};
 use super::grid;
@@ -211,6 +211,8 @@ impl Writer<'_> {
             self.led(|writer| writer.store(op, &store))?;
         } else if let Some(atomic) = body.view::<Atomic>(op) {
             self.led(|writer| writer.atomic(op, &atomic))?;
+        } else if body.is::<Fetch>(op) {
+            // Other threads run while one waits.
         } else if body.view::<Barrier>(op).is_some() {
             self.barrier(op)?;
         } else if body.view::<Call>(op).is_some() {

@@ -8,7 +8,7 @@ use target_core::Gpu;
 use target_core::gpu::launches::Launch;
 use target_core::ranges::Ranges;
 use te::compute::Yield;
-use te::loops::{Alloc, Atomic, Barrier, Call, Data, For, If, Store, ThreadAxis};
+use te::loops::{Alloc, Atomic, Barrier, Call, Data, Fetch, For, If, Store, ThreadAxis};
 use te::scalar::{Cast, Constant, dtype_of};
 
 use super::code::{Code, OpenLoop, Register};
@@ -285,6 +285,8 @@ impl Emitter<'_, '_> {
         } else if let Some(call) = body.view::<Call>(op) {
             let message = format!("it calls `@{}`, and shaders call nothing", call.kernel);
             self.refuse(op, message);
+        } else if body.is::<Fetch>(op) {
+            // Devices have no instruction for it.
         } else if body.view::<Barrier>(op).is_some() {
             self.barrier();
         } else if body.view::<Data>(op).is_some() {

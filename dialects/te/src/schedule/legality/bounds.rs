@@ -105,18 +105,8 @@ struct Bounds<'a> {
 impl Bounds<'_> {
     fn note_reads(&mut self, nest: &Nest, view: &StageView) {
         let args: Vec<Index> = nest.spatial.iter().chain(&nest.reduction).cloned().collect();
-        for (block, axes) in view.blocks(self.body) {
-            let known = index_values(self.body, block, &args[axes], &mut self.indices);
-            for op in self.body.block_ops(block) {
-                let load = self.body.view::<Load>(op).map(|load| (load.tensor, load.indices));
-                let load = load.or_else(|| {
-                    self.body.view::<LoadIf>(op).map(|load| (load.tensor, load.indices))
-                });
-                if let Some((tensor, indices)) = load {
-                    let indices = indices.iter().map(|index| known.get(index).cloned()).collect();
-                    self.reads.entry(tensor).or_default().push(indices);
-                }
-            }
+        for (tensor, indices) in reads(self.body, view, &args, &mut self.indices) {
+            self.reads.entry(tensor).or_default().push(indices);
         }
     }
 
@@ -353,6 +343,30 @@ impl Bounds<'_> {
     }
 }
 
+/// What `view` reads where `args` are the indices of its dimensions and then of its reduction: each time a tensor and where,
+/// by dimension; `None` where that is no sum of these.
+pub(crate) fn reads(
+    body: &Body,
+    view: &StageView,
+    args: &[Index],
+    indices: &mut Indices,
+) -> Vec<(ValueId, Vec<Option<Index>>)> {
+    let mut reads = Vec::new();
+    for (block, axes) in view.blocks(body) {
+        let known = index_values(body, block, &args[axes], indices);
+        for op in body.block_ops(block) {
+            let load = body.view::<Load>(op).map(|load| (load.tensor, load.indices));
+            let load =
+                load.or_else(|| body.view::<LoadIf>(op).map(|load| (load.tensor, load.indices)));
+            if let Some((tensor, places)) = load {
+                let places = places.iter().map(|place| known.get(place).cloned()).collect();
+                reads.push((tensor, places));
+            }
+        }
+    }
+    reads
+}
+
 /// The extents of the buffer of `nest`, padded as `storage_align` asks.
 pub(crate) fn buffer_extents(schedule: &Schedule, nest: &Nest) -> Vec<i64> {
     let state = &schedule.stages[nest.stage.0];
@@ -379,7 +393,7 @@ fn clipped((min, extent): (Index, i64), limit: i64) -> (Index, i64) {
 }
 
 /// The least region that holds two; `None` where they are not a constant apart.
-fn union(a: (Index, i64), b: (Index, i64)) -> Option<(Index, i64)> {
+pub(crate) fn union(a: (Index, i64), b: (Index, i64)) -> Option<(Index, i64)> {
     let apart = b.0.difference(&a.0).as_constant()?;
     let (low, high) = (apart.min(0), a.1.max(apart.saturating_add(b.1)));
     Some((a.0.plus(low), high - low))

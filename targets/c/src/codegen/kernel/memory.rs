@@ -2,7 +2,7 @@
 
 use ir_core::{DType, OpId, Symbol, ValueId};
 use te::compute::{Combiner, Load};
-use te::loops::{Alloc, Atomic, Data, Store};
+use te::loops::{Alloc, Atomic, Data, Fetch, Store};
 use te::scalar::ScalarOp;
 
 use super::{Buffer, Emitter};
@@ -267,6 +267,18 @@ impl Emitter<'_> {
             1 => self.line(&statement),
             lanes => self.lane_loop(0, lanes as usize, &statement),
         }
+    }
+
+    pub(super) fn fetch(&mut self, op: OpId, fetch: &Fetch) {
+        let Some((buffer, place)) = self.place(op, fetch.buffer, &fetch.indices) else { return };
+        // Variables are as near as can be.
+        let Buffer::Array { name, .. } = buffer else { return };
+        let Some(tensor) = self.body.ty(fetch.buffer).as_tensor() else { return };
+        let bytes = tensor.dtype.bits().div_ceil(8);
+        let offset = Expr::binary("*", &self.index(&place), &Expr::atom(bytes.to_string()));
+        let function = self.helpers.fetch();
+        let statement = Expr::call(&function, &[&Expr::atom(name), &offset]);
+        self.line(&format!("{};", statement.text));
     }
 
     pub(super) fn data(&mut self, op: OpId, data: &Data) {
