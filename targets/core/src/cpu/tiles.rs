@@ -30,6 +30,12 @@ const MOST_ROWS: i64 = 2048;
 /// A panel of such rows is worth a copy where so many tiles read it.
 const REPEATED: i64 = 8;
 
+/// A line comes from the farthest cache in the time of about so many products of vectors.
+const PRODUCTS_AHEAD: i64 = 400;
+
+/// So many iterations ahead is far enough for any line, and few enough to stay near.
+const MOST_AHEAD: i64 = 4;
+
 /// Any panel is where so many do: its rows lie in other pages each.
 const OFTEN_REPEATED: i64 = 64;
 
@@ -308,7 +314,7 @@ impl Rules<'_> {
         let rows: Vec<Axis> = rows.into_iter().map(|(_, axis)| axis).collect();
         let innermost = reduction.last().copied();
         let order: Vec<Axis> =
-            reduction.into_iter().chain(rows.iter().copied()).chain(vector).collect();
+            reduction.iter().copied().chain(rows.iter().copied()).chain(vector).collect();
         let _ = self.schedule.reorder(&order);
         for axis in rows {
             let _ = self.schedule.unroll(axis);
@@ -316,6 +322,47 @@ impl Rules<'_> {
         let window = innermost.filter(|axis| self.schedule.extent(*axis) <= MOST_WINDOW);
         if let Some(window) = window.filter(|_| !is_shared(accesses)) {
             let _ = self.schedule.unroll(window);
+        }
+        self.prefetch_jumps(&axes, &reduction, tile, accesses);
+    }
+
+    /// Asks early for what stands in all lanes, where a loop of the `reduction` of a stage with the root `axes` jumps so far in
+    /// it that it is no stream which caches follow, and it does not stay in the second one.
+    fn prefetch_jumps(
+        &mut self,
+        axes: &[Axis],
+        reduction: &[Axis],
+        tile: &Tile,
+        accesses: &[Access],
+    ) {
+        for access in accesses.iter().filter(|access| access.lane == Some(0)) {
+            let bytes = self.bytes_of(access);
+            let tensor = self.schedule.body().ty(access.tensor);
+            let Some(tensor) = tensor.as_tensor() else { continue };
+            let element = i64::from(tensor.dtype.bits().max(8)) / 8;
+            let jumps = |axis: &&Axis| {
+                let position = axes.iter().position(|other| other == *axis);
+                let step = position.and_then(|position| access.steps[position]);
+                self.schedule.extent(**axis) > 1
+                    && step.is_some_and(|step| step.saturating_mul(element) >= APART)
+            };
+            let Some(at) = reduction.iter().find(jumps) else { continue };
+            let name = self.schedule.body().name_hint(access.tensor).name;
+            let is_there = self
+                .schedule
+                .stage_of(access.tensor)
+                .is_none_or(|stage| self.schedule.is_root(stage));
+            let Some(name) = name.filter(|_| is_there && bytes > self.machine.caches[1] as i64 / 2)
+            else {
+                continue;
+            };
+            let inner = reduction.iter().skip_while(|axis| *axis != at).skip(1);
+            let inner =
+                inner.map(|axis| self.schedule.extent(*axis)).chain(tile.factors.iter().copied());
+            let products =
+                inner.fold(1i64, i64::saturating_mul) / tile.factors.last().copied().unwrap_or(1);
+            let distance = (PRODUCTS_AHEAD / products.max(1)).clamp(1, MOST_AHEAD);
+            let _ = self.schedule.prefetch(*at, name.as_str(), distance, LINE / element);
         }
     }
 
