@@ -65,7 +65,7 @@ impl Rules<'_> {
         let vectors = TILE_VECTORS * self.machine.vector_bits as i64 / 8;
         let columns = all_terms.fold(vectors, i64::saturating_mul);
         let again = factors.iter().copied().min().unwrap_or(0);
-        let is_near = self.producers(product).is_empty() && again.saturating_add(columns) <= far;
+        let is_near = again.saturating_add(columns) <= far;
         let factors = factors.into_iter().fold(0i64, i64::saturating_add);
         if !is_plain || is_near || !depends(terms) || sums > far / 2 || factors <= far / 2 {
             return None;
