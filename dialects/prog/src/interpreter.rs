@@ -46,6 +46,7 @@ pub use heap::Value;
 
 use crate::FUNC;
 use crate::operators::Operators;
+use crate::order;
 use crate::sites::{RESHAPED, Site, checks};
 use code::{Code, Instruction, Slot, Slots};
 use heap::{Heap, Shared};
@@ -466,6 +467,21 @@ impl<'m> Interpreter<'m> {
                 let rows = rows.map_err(|message| Stop::new(KIND, message.to_string()))?;
                 let rows = self.heap.tensor(rows);
                 machine.put(*to, rows);
+            }
+            Instruction::Order { tensor, wanted, to } => {
+                let numbers = self.heap.to_tensor(machine.get(*tensor))?;
+                let wanted = self.heap.to_tensor(machine.get(*wanted))?.to_i64();
+                let wanted = wanted.first().copied();
+                let wanted = wanted.ok_or_else(|| Stop::new(KIND, "no number of elements"))?;
+                let found = order::places(&numbers.to_i64(), numbers.shape(), wanted);
+                let Some((shape, places)) = found else {
+                    let message = format!("`@{function}` failed: {}", order::TOO_LONG);
+                    return Err(Stop::new(FAILED, message));
+                };
+                let places = TensorData::from_i64(DType::INT32, &shape, &places);
+                let places = places.map_err(|message| Stop::new(KIND, message.to_string()))?;
+                let places = self.heap.tensor(places);
+                machine.put(*to, places);
             }
             Instruction::Expect { tensor, expected, to } => {
                 let value = machine.get(*tensor).clone();

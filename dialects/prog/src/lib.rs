@@ -35,6 +35,7 @@ pub mod columns;
 pub mod data;
 pub mod interpreter;
 pub mod operators;
+pub mod order;
 pub mod ownership;
 pub mod rows;
 pub mod shapes;
@@ -44,6 +45,7 @@ pub mod text;
 mod verify;
 
 pub use bounded::Bounded;
+pub use order::Order;
 pub use rows::Rows;
 pub use shapes::{Expect, Extent, Indices, Reshape};
 pub use sized::Sized;
@@ -319,6 +321,7 @@ fn register(registry: &mut Registry) {
     registry.op::<Expect>();
     registry.op::<Extent>();
     registry.op::<Indices>();
+    registry.op::<Order>();
     registry.op::<Reshape>();
     registry.op::<Sized>();
     registry.op::<Open>();

@@ -7,8 +7,8 @@ use ir_core::{BlockId, Body, InsertPoint, OpId, OpParts, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
-    Bounded, Drop, Dup, Extent, Fail, If, Indices, Kernel, Operate, Read, Rows, Sized, Tail, Write,
-    Yield, is_counted,
+    Bounded, Drop, Dup, Extent, Fail, If, Indices, Kernel, Operate, Order, Read, Rows, Sized, Tail,
+    Write, Yield, is_counted,
 };
 
 /// Whether operand `index` of `op` goes over to it.
@@ -18,6 +18,7 @@ pub fn consumes(body: &Body, op: OpId, index: usize) -> bool {
         borrows || body.is::<Operate>(op) || body.is::<Rows>(op) || body.is::<Bounded>(op);
     let borrows =
         borrows || body.is::<Extent>(op) || body.is::<Sized>(op) || body.is::<Indices>(op);
+    let borrows = borrows || body.is::<Order>(op);
     let borrows = borrows || body.is::<If>(op) || (body.is::<Write>(op) && index == 0);
     !borrows
 }

@@ -6,10 +6,11 @@ use ir_core::{Attr, Body, Loc, Module, OpId, Span, Symbol, TensorData};
 use rustc_hash::FxBuildHasher;
 use te::checks::CHECKS;
 
+use crate::order::TOO_LONG;
 use crate::sized::MISFIT;
 use crate::{
     Bounded, Call, Cell, Constant, Construct, Expect, FUNC, Fail, Indices, Kernel, Open, Operate,
-    Reshape, Rows, Sized, is_counted,
+    Order, Reshape, Rows, Sized, is_counted,
 };
 
 /// What is said where a reshape does not keep the number of elements.
@@ -122,6 +123,8 @@ fn messages(module: &Module, body: &Body, op: OpId) -> (Vec<String>, Option<Stri
         (vec![format!("expected {}", expect.expected)], None)
     } else if body.is::<Reshape>(op) {
         (vec![RESHAPED.to_string()], makes())
+    } else if body.is::<Order>(op) {
+        (vec![TOO_LONG.to_string()], makes())
     } else if body.is::<Open>(op) || body.is::<Indices>(op) {
         (vec![], makes())
     } else if let Some(call) = body.view::<Call>(op) {

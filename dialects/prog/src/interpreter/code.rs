@@ -5,7 +5,7 @@ use ir_core::{BlockId, Body, EntityId, Item, OpId, Span, Symbol, TensorData, Typ
 use super::{KIND, Stop};
 use crate::{
     Bounded, Call, Cell, Constant, Construct, Drop, Dup, Expect, Extent, Fail, If, Indices, Kernel,
-    Open as OpenTensor, Operate, Read, Reshape, Rows, Sized, Switch, Tail, Write, Yield,
+    Open as OpenTensor, Operate, Order, Read, Reshape, Rows, Sized, Switch, Tail, Write, Yield,
 };
 
 /// A place in the frame of a call. Values of blocks of which only one runs share slots.
@@ -85,6 +85,11 @@ pub(super) enum Instruction {
     },
     Indices {
         tensor: Slot,
+        to: Slot,
+    },
+    Order {
+        tensor: Slot,
+        wanted: Slot,
         to: Slot,
     },
     Expect {
@@ -296,6 +301,9 @@ impl Writer<'_> {
             Instruction::Reshape { tensor: self.slot(tensor), extents, to: self.result(op)? }
         } else if let Some(Indices { tensor }) = body.view(op) {
             Instruction::Indices { tensor: self.slot(tensor), to: self.result(op)? }
+        } else if let Some(Order { tensor, wanted }) = body.view(op) {
+            let (tensor, wanted) = (self.slot(tensor), self.slot(wanted));
+            Instruction::Order { tensor, wanted, to: self.result(op)? }
         } else if let Some(Sized { function, tensors, inputs }) = body.view(op) {
             let inputs = self.all(&inputs);
             let sized = Sized { function, tensors, inputs: vec![] };

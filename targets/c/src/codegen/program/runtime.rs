@@ -546,6 +546,154 @@ static int P_indices(P_state *p, P_tensor mask, size_t axes, int64_t site, P_ten
 ",
     ),
     (
+        "P_sort",
+        "
+/* Sorts numbers by their upper 32 bits, digit by digit from the last one on: by counting, or by insertion where
+   they are few. Equal ones keep their order. Gives where they are then: `other` has room for them as well. */
+static uint64_t *P_sort(uint64_t *own, uint64_t *other, size_t count)
+{
+    if (count <= 64) {
+        for (size_t i = 1; i < count; i++) {
+            const uint64_t one = own[i];
+            size_t k = i;
+            for (; k && own[k - 1] >> 32 > one >> 32; k--) {
+                own[k] = own[k - 1];
+            }
+            own[k] = one;
+        }
+        return own;
+    }
+    uint32_t digits[4][256] = {{0}};
+    for (size_t i = 0; i < count; i++) {
+        for (unsigned digit = 0; digit < 4; digit++) {
+            digits[digit][own[i] >> (32 + 8 * digit) & 255]++;
+        }
+    }
+    for (unsigned digit = 0; digit < 4; digit++) {
+        uint32_t *const starts = digits[digit];
+        const unsigned shift = 32 + 8 * digit;
+        uint32_t start = 0;
+        uint64_t *const sorted = other;
+        if (starts[own[0] >> shift & 255] == count) {
+            continue;
+        }
+        for (unsigned i = 0; i < 256; i++) {
+            const uint32_t found = starts[i];
+            starts[i] = start;
+            start += found;
+        }
+        for (size_t i = 0; i < count; i++) {
+            sorted[starts[own[i] >> shift & 255]++] = own[i];
+        }
+        other = own;
+        own = sorted;
+    }
+    return own;
+}
+",
+    ),
+    (
+        "P_select",
+        "
+/* Keeps of numbers those among which the `wanted` ones with the least upper 32 bits are, in their order: all
+   whose first bits are no greater. Gives how many there are. */
+static size_t P_select(uint64_t *numbers, size_t count, size_t wanted)
+{
+    uint32_t found[2048] = {0};
+    size_t kept = 0, before = 0;
+    uint64_t most = 0;
+    for (size_t i = 0; i < count; i++) {
+        found[numbers[i] >> 53]++;
+    }
+    while ((before += found[most]) < wanted) {
+        most++;
+    }
+    for (size_t i = 0; i < count; i++) {
+        numbers[kept] = numbers[i];
+        kept += numbers[i] >> 53 <= most;
+    }
+    return kept;
+}
+",
+    ),
+    (
+        "P_word",
+        "
+/* The upper or lower 32 bits of the integer of so many bytes at `place`, such that words are ordered as the
+   integers are. */
+static inline uint64_t P_word(const unsigned char *row, size_t size, size_t place, int is_upper)
+{
+    uint64_t wide;
+    uint32_t word;
+    if (size == sizeof word) {
+        memcpy(&word, row + place * sizeof word, sizeof word);
+        return word ^ 0x80000000u;
+    }
+    memcpy(&wide, row + place * sizeof wide, sizeof wide);
+    return is_upper ? wide >> 32 ^ 0x80000000u : wide & 0xffffffffu;
+}
+",
+    ),
+    (
+        "P_order",
+        "
+/* The places of the first elements of each row of integers of so many bytes, as many as are `wanted`, in
+   ascending order. What is sorted are words of the integers, each before its place, in memory that nothing
+   lies in. */
+static int P_order(P_state *p, P_tensor tensor, size_t axes, size_t size, int64_t wanted, int64_t site,
+                   P_tensor *to)
+{
+    const int64_t length = P_extent(tensor, axes - 1);
+    const int64_t taken = wanted < 1 || wanted > length ? length : wanted;
+    int64_t extents[6];
+    size_t rows = 1, skipped, room;
+    if (length > INT32_MAX) {
+        return P_fail(p, 2, site);
+    }
+    for (size_t i = 0; i + 1 < axes; i++) {
+        extents[i] = P_extent(tensor, i);
+        rows *= (size_t)extents[i];
+    }
+    extents[axes - 1] = taken;
+    if (P_new_sized(p, extents, axes, sizeof(int32_t), site + 1, to)) {
+        return 1;
+    }
+    skipped = (size_t)(0 - (uintptr_t)p->heap) & 7;
+    room = (size_t)(p->frames - p->heap);
+    if (room < skipped || (room - skipped) / 16 < (size_t)length) {
+        return P_fail(p, 1, site + 1);
+    }
+    uint64_t *const first = (uint64_t *)(void *)(p->heap + skipped);
+    for (size_t row = 0; taken && row < rows; row++) {
+        const unsigned char *const from = tensor.data + row * (size_t)length * size;
+        uint64_t *own = first, *other = first + length;
+        size_t count = (size_t)length;
+        for (size_t i = 0; i < count; i++) {
+            own[i] = P_word(from, size, i, 1) << 32 | i;
+        }
+        if (count >= 1024 && taken < length / 8) {
+            count = P_select(own, count, (size_t)taken);
+        }
+        for (int is_upper = size == 4; is_upper < 2; is_upper++) {
+            uint64_t *sorted;
+            for (size_t i = 0; i < count && size == 8; i++) {
+                const uint64_t place = own[i] & 0xffffffffu;
+                own[i] = P_word(from, size, place, is_upper) << 32 | place;
+            }
+            sorted = P_sort(own, other, count);
+            other = sorted == own ? other : own;
+            own = sorted;
+        }
+        for (size_t i = 0; i < (size_t)taken; i++) {
+            const int32_t place = (int32_t)(own[i] & 0xffffffffu);
+            memcpy(to->data + (row * (size_t)taken + i) * sizeof place, &place, sizeof place);
+        }
+    }
+    return 0;
+}
+",
+    ),
+    (
         "P_move",
         "
 /* Copies the first `part` indices of each axis from one tensor to another, which have these extents. */

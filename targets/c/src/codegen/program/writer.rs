@@ -12,7 +12,7 @@ mod sized;
 use ir_core::{Attr, BlockId, Body, Diagnostics, OpId, Symbol, Type, ValueDef, ValueId};
 use prog::{
     Bounded, Call, Cell, Constant, Construct, Drop, Dup, Expect, Extent, Fail, If, Indices, Kernel,
-    Open, Operate, Read, Reshape, Rows, Sized, Switch, Tail, Write, Yield,
+    Open, Operate, Order, Read, Reshape, Rows, Sized, Switch, Tail, Write, Yield,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -198,6 +198,7 @@ impl<'w> Writer<'w, '_> {
                     || body.is::<Sized>(op)
                     || body.is::<Reshape>(op)
                     || body.is::<Indices>(op)
+                    || body.is::<Order>(op)
                     || call.is_some_and(|call| !self.members.contains(&call.function))
             }
             _ => false,
@@ -292,6 +293,8 @@ impl<'w> Writer<'w, '_> {
             self.reshape(number, op, &reshape);
         } else if let Some(Indices { tensor }) = body.view(op) {
             self.indices(number, op, tensor);
+        } else if let Some(order) = body.view::<Order>(op) {
+            self.order(number, op, &order);
         } else if let Some(expect) = body.view::<Expect>(op) {
             self.expect(number, op, &expect);
         } else if let Some(extent) = body.view::<Extent>(op) {

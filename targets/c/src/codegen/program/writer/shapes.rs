@@ -1,7 +1,7 @@
 //! Extents of tensors as numbers, and tensors of extents that are numbers.
 
 use ir_core::{OpId, ValueId};
-use prog::{Expect, Extent, Reshape};
+use prog::{Expect, Extent, Order, Reshape};
 
 use super::Writer;
 
@@ -60,6 +60,18 @@ impl Writer<'_, '_> {
         let rank = self.ty(number, tensor).as_tensor().map_or(0, |tensor| tensor.rank());
         let (from, to) = (self.name(number, tensor), self.name(number, result));
         let call = format!("{p}indices(p, {from}, {rank}, {site}, &{to})");
+        self.line(&format!("if ({call}) {{ return 1; }}"));
+    }
+
+    /// The places of the first elements of rows.
+    pub(super) fn order(&mut self, number: usize, op: OpId, order: &Order) {
+        let result = self.functions[number].body.result(op, 0);
+        let (p, site) = (&self.cx.prefix, self.site(number, op));
+        let tensor = self.ty(number, order.tensor).as_tensor().expect("a tensor has rows");
+        let (rank, size) = (tensor.rank(), tensor.dtype.bytes());
+        let (from, to) = (self.name(number, order.tensor), self.name(number, result));
+        let wanted = self.name(number, order.wanted);
+        let call = format!("{p}order(p, {from}, {rank}, {size}, {wanted}, {site}, &{to})");
         self.line(&format!("if ({call}) {{ return 1; }}"));
     }
 }
