@@ -4,6 +4,7 @@ mod data;
 mod function;
 mod matches;
 mod open;
+mod order;
 mod shapes;
 mod sized;
 mod tails;

@@ -18,13 +18,15 @@ mod singles;
 
 use ir_core::{DType, TensorData, ValueId};
 use te::compute::counts::OPEN;
-use te::compute::parts::{Part, Source};
+use te::compute::parts::{Part, Source, split};
+use te::compute::simplify::simplify;
 use te::compute::{ComputeBuilder, Expression, Tensor};
 
 pub(crate) use alone::Alone;
 use assumptions::{Assumed, Assumption};
 
 use crate::bounds::formula::Formula;
+use crate::bounds::function::{Counted, NO_FORMULA, open};
 use crate::lower_te::function::Function;
 
 /// The longest extent that is tried.
@@ -44,6 +46,40 @@ impl Places {
     /// Whether place number `place` is an element.
     fn is_element(&self, place: usize) -> bool {
         self.axes[place].0 >= self.tensors
+    }
+}
+
+/// Kernels for any extents.
+pub(crate) struct Written {
+    /// What their counts are: of each the number of the extent.
+    pub(crate) counts: Vec<usize>,
+    /// The kernels. Their parameters behind counts are those of what was written.
+    pub(crate) parts: Vec<Part>,
+    /// What of them it gives.
+    pub(crate) results: Vec<Source>,
+}
+
+impl Written {
+    /// Kernels of what `write` writes for any `extents` extents.
+    ///
+    /// # Errors
+    /// What of it is another function for others, or computes extents from them.
+    pub(crate) fn of(
+        extents: usize,
+        write: impl Fn(&mut ComputeBuilder, &[i64]) -> Vec<Tensor>,
+    ) -> Result<Written, String> {
+        let points = alone::points_of(extents);
+        let mut items = Vec::with_capacity(points.len());
+        for point in &points {
+            let mut builder = ComputeBuilder::apart();
+            let results = write(&mut builder, point);
+            items.push(builder.finish(&results)?);
+        }
+        let Counted { mut item, counts } = open(&points, &items.iter().collect::<Vec<_>>())?;
+        simplify(item.body_mut().ok_or("it has no body")?);
+        let counts = counts.iter().map(Formula::as_extent).collect::<Option<Vec<usize>>>();
+        let (parts, results) = split(&item)?;
+        Ok(Written { counts: counts.ok_or(NO_FORMULA)?, parts, results })
     }
 }
 

@@ -9,7 +9,7 @@
 use crate::compiled;
 
 use compiled::{compiler, messages};
-use ir_core::{Diagnostics, Module, Random, Registry};
+use ir_core::{DType, Diagnostics, Module, Random, Registry, Scalar, TensorData};
 use relay::interpreter::{Interpreter, Value, approx_equal};
 use runtime::{BuildOptions, Program};
 
@@ -204,6 +204,108 @@ fn agrees(way: Way) {
         eprintln!("{by_kernels} calls by kernels, {by_others} of extents that kernels are not for");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A program that sorts tensors of `dtype` in all ways.
+fn sorting(dtype: DType) -> String {
+    format!(
+        "def @main(%x: Tensor[(?), {dtype}], %y: Tensor[(?, ?, 3), {dtype}], %k: int32) {{
+  let %rows = sort(%y, axis=-1);
+  let %columns = sort(%y, axis=1, is_ascend=False);
+  (sort(%x), argsort(%x, is_ascend=False), topk(%x, k=5), dyn.topk(%x, %k, dtype=\"int64\"),
+   topk(%x, k=0, ret_type=\"values\", is_ascend=True), %columns, argsort(%y, axis=0, dtype=\"int64\"),
+   dyn.topk(%y, %k, axis=1, is_ascend=True), topk(%y, k=2, axis=0, ret_type=\"indices\"),
+   unique(%x), unique(%x, sorted=False, return_counts=True), searchsorted(sort(%x), %y),
+   searchsorted(sort(transpose(%y, axes=[0, 2, 1])), transpose(%y, axes=[0, 2, 1]), right=True, dtype=\"int64\"), %rows)
+}}
+"
+    )
+}
+
+/// An element of which there are several, or that orders of bits or of subtractions would place wrongly.
+fn element(random: &mut Random, dtype: DType) -> Scalar {
+    let bits = dtype.bits().min(63);
+    if dtype.is_float() {
+        let some = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 0.0, 1.0, -1.0, 6e-5, -6e-5];
+        return match random.one_in(2) {
+            true => Scalar::Float(*random.choose(&some).expect("there are some")),
+            false => Scalar::Float((random.below(2001) as f64 - 1000.0) / 8.0),
+        };
+    }
+    let most =
+        if dtype.is_signed() { (1i64 << (bits - 1)) - 1 } else { ((1u64 << bits) - 1) as i64 };
+    let least = if dtype.is_signed() { -most - 1 } else { 0 };
+    match random.below(4) {
+        0 => Scalar::Int(most - random.below(2) as i64),
+        1 => Scalar::Int(least + random.below(2) as i64),
+        2 => Scalar::Int((random.below(1 << 30) as i64).clamp(least, most)),
+        _ => Scalar::Int(random.below(2) as i64),
+    }
+}
+
+/// Whatever is sorted, ties keep their order, NaN is the greatest, and zeros are equal, for no elements as for
+/// many.
+fn sorts(way: Way) {
+    let registry = tools::registry();
+    let target = runtime::target("c{threads=1}", &registry).expect("it exists");
+    let dtypes = [
+        "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+        "float16", "bfloat16", "float32", "float64",
+    ];
+    for (number, dtype) in dtypes.iter().enumerate() {
+        let dtype: DType = dtype.parse().expect("a type");
+        let random = &mut Random::new(number as u64);
+        let case =
+            Case { name: format!("sorting-{dtype}"), text: sorting(dtype), ..Case::default() };
+        let module = module(&case, &registry);
+        let (interpret, packaged) = (way == Way::Interpreted, way == Way::Packaged);
+        let options = BuildOptions { interpret, packaged, ..BuildOptions::new(&*target) };
+        let built = Program::build(module.clone(), &registry, &options, &mut Diagnostics::new());
+        let (mut program, _) =
+            built.unwrap_or_else(|errors| panic!("{}: {}", case.name, messages(&errors)));
+        let mut lengths = vec![0, 1, 2, 3, 17, 64, 65];
+        lengths
+            .extend((way != Way::Interpreted).then_some([1000, 1024, 3001]).into_iter().flatten());
+        for length in lengths {
+            let mut tensor = |shape: &[i64]| {
+                let elements = (0..shape.iter().product()).map(|_: i64| element(random, dtype));
+                let elements: Vec<Scalar> = elements.collect();
+                Value::Tensor(
+                    TensorData::from_scalars(dtype, shape, elements).expect("it is small"),
+                )
+            };
+            let inputs = vec![tensor(&[length]), tensor(&[2, length, 3])];
+            let k = TensorData::scalar(DType::INT32, Scalar::Int(length / 20 - 1));
+            let inputs: Vec<Value> = inputs.into_iter().chain([Value::Tensor(k)]).collect();
+            let expected = Interpreter::new(&module, &registry).call("main", inputs.clone());
+            let expected = expected.unwrap_or_else(|error| panic!("{}", messages(&error)));
+            let ran = program.set_arguments(&inputs).and_then(|()| program.run());
+            let found = ran.and_then(|()| program.result());
+            let found = found.unwrap_or_else(|errors| panic!("{}", messages(&errors)));
+            if let Err(error) = approx_equal(&found, &expected, 0.0, 0.0) {
+                panic!("{} of {length} elements: {error}", case.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn compiled_programs_sort_any_extents() {
+    if compiler().is_some() {
+        sorts(Way::Compiled);
+    }
+}
+
+#[test]
+fn loops_sort_any_extents() {
+    sorts(Way::Interpreted);
+}
+
+#[test]
+fn packages_sort_any_extents() {
+    if compiler().is_some() {
+        sorts(Way::Packaged);
+    }
 }
 
 #[test]

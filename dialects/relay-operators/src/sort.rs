@@ -21,9 +21,10 @@ use super::relation;
 use te::compute::Expression;
 use te::scalar::ScalarOp;
 
-pub(super) use order::define_less;
+pub use order::define_less;
 use order::define_order;
 use scan::define_scan;
+pub use selection::define_ordinal;
 
 /// The rows of a tensor along an axis: for each, the offset of its first element.
 struct Rows {

@@ -151,6 +151,9 @@ impl Writer<'_, '_> {
         if let Some(values) = self.shape_operator(body, op, of, to)? {
             return Ok(values);
         }
+        if let Some(values) = self.order_operator(body, op, of, to)? {
+            return Ok(values);
+        }
         let constants: Vec<(ValueId, TensorData)> = deciding_operands(body, op)
             .into_iter()
             .filter_map(|index| {

@@ -112,7 +112,7 @@ impl Writer<'_, '_> {
     }
 
     /// `value` as a tensor whose extents are a part of it.
-    fn opened(&mut self, value: ValueId, to: BlockId, loc: Loc) -> ValueId {
+    pub(super) fn opened(&mut self, value: ValueId, to: BlockId, loc: Loc) -> ValueId {
         let ty = self.new.ty(value);
         self.fit(&[value], &[prog::opened(ty)], to, loc)[0]
     }

@@ -12,7 +12,8 @@ use te::compute::{ComputeBuilder, Tensor};
 use super::function::Writer;
 use crate::extents::is_open;
 use crate::lower_te::function::Function;
-use crate::open_kernels::{Alone, OpenKernels};
+use crate::lower_te::problems::Problem;
+use crate::open_kernels::{Alone, OpenKernels, Written};
 
 /// What kernels gave, and where to write what is done for other extents than they are written for.
 pub(super) struct Given {
@@ -75,7 +76,7 @@ impl Writer<'_, '_> {
     }
 
     /// The elements of `value`, a scalar or vector of integers.
-    fn elements(&mut self, value: ValueId, to: BlockId, loc: Loc) -> Vec<ValueId> {
+    pub(super) fn elements(&mut self, value: ValueId, to: BlockId, loc: Loc) -> Vec<ValueId> {
         let tensor = self.new.ty(value).as_tensor().expect("extents are in a tensor");
         let shape = tensor.known_shape().expect("there are so many of them");
         let mut builder = ComputeBuilder::new();
@@ -158,31 +159,8 @@ impl Writer<'_, '_> {
             let ty = value.ty();
             inputs.push(self.new.add(InsertPoint::End(within), loc, &constant, ty));
         }
-        let mut given: Vec<Vec<ValueId>> = Vec::with_capacity(kernels.parts.len());
-        let find = |given: &[Vec<ValueId>], source: &Source| match *source {
-            Source::Parameter(number) => inputs[number - counts.len()],
-            Source::Part(part, result) => given[part][result],
-        };
-        for Part { item, inputs } in &kernels.parts {
-            let tensors = te::loops::buffer_types(&item.signature).expect("it is a function");
-            let tensors = tensors[counts.len()..].to_vec();
-            let first = inputs.len();
-            let sources: Vec<ValueId> = inputs.iter().map(|source| find(&given, source)).collect();
-            // What is assumed to have known extents has none of its own.
-            let values: Vec<Type> = tensors.iter().map(|ty| prog::sized::value_type(*ty)).collect();
-            let sources = self.fit(&sources, &values[..first], within, loc);
-            let inputs: Vec<ValueId> = counts.iter().copied().chain(sources).collect();
-            let results = values[first..].to_vec();
-            let name = kernels.name.clone();
-            let function =
-                self.lowering.add(Function { name, item: item.clone(), constants: vec![] });
-            let sized = prog::Sized { function, tensors, inputs };
-            let parts = OpParts::new(prog::Sized::<ValueId>::NAME, &sized.inputs, &results);
-            let op = self.insert(within, parts.attrs(sized.attrs()).at(loc));
-            given.push(self.new.results(op).collect());
-        }
-        let values: Vec<ValueId> =
-            kernels.results.iter().map(|source| find(&given, source)).collect();
+        let OpenKernels { name, parts, results, .. } = kernels;
+        let values = self.parts(name, (parts, results), (&counts, &inputs), within, loc);
         let values = self.fit(&values, types, within, loc);
         match branches {
             None => Given { values, otherwise: None },
@@ -191,6 +169,59 @@ impl Writer<'_, '_> {
                 Given { values: self.new.results(op).collect(), otherwise: Some(blocks[1]) }
             }
         }
+    }
+
+    /// What `write` writes for `inputs`, where so many extents are `extents`, whatever these are.
+    ///
+    /// # Errors
+    /// Where what it writes differs in more for other extents.
+    pub(super) fn compute(
+        &mut self,
+        name: &str,
+        inputs: &[ValueId],
+        extents: &[ValueId],
+        (to, loc): (BlockId, Loc),
+        write: impl Fn(&mut ComputeBuilder, &[i64]) -> Vec<Tensor>,
+    ) -> Result<Vec<ValueId>, Problem> {
+        let Written { counts, parts, results } = Written::of(extents.len(), write)
+            .map_err(|reason| Problem::Open(name.to_string(), reason))?;
+        let counts: Vec<ValueId> = counts.into_iter().map(|count| extents[count]).collect();
+        Ok(self.parts(name, (&parts, &results), (&counts, inputs), to, loc))
+    }
+
+    /// Computes `parts` of `counts` and `inputs`, and gives of what they give `results`. They are called `name`.
+    pub(super) fn parts(
+        &mut self,
+        name: &str,
+        (parts, results): (&[Part], &[Source]),
+        (counts, inputs): (&[ValueId], &[ValueId]),
+        to: BlockId,
+        loc: Loc,
+    ) -> Vec<ValueId> {
+        let mut given: Vec<Vec<ValueId>> = Vec::with_capacity(parts.len());
+        let find = |given: &[Vec<ValueId>], source: &Source| match *source {
+            Source::Parameter(number) => inputs[number - counts.len()],
+            Source::Part(part, result) => given[part][result],
+        };
+        for Part { item, inputs } in parts {
+            let tensors = te::loops::buffer_types(&item.signature).expect("it is a function");
+            let tensors = tensors[counts.len()..].to_vec();
+            let first = inputs.len();
+            let sources: Vec<ValueId> = inputs.iter().map(|source| find(&given, source)).collect();
+            // What is assumed to have known extents has none of its own.
+            let values: Vec<Type> = tensors.iter().map(|ty| prog::sized::value_type(*ty)).collect();
+            let sources = self.fit(&sources, &values[..first], to, loc);
+            let inputs: Vec<ValueId> = counts.iter().copied().chain(sources).collect();
+            let results = values[first..].to_vec();
+            let name = name.to_string();
+            let function =
+                self.lowering.add(Function { name, item: item.clone(), constants: vec![] });
+            let sized = prog::Sized { function, tensors, inputs };
+            let parts = OpParts::new(prog::Sized::<ValueId>::NAME, &sized.inputs, &results);
+            let op = self.insert(to, parts.attrs(sized.attrs()).at(loc));
+            given.push(self.new.results(op).collect());
+        }
+        results.iter().map(|source| find(&given, source)).collect()
     }
 
     /// Ends the block `to`, for extents that `kernels` are not written for, where there is one.

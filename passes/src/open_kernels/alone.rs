@@ -51,6 +51,12 @@ fn base(variables: usize, fixed: &[(usize, i64)]) -> Vec<i64> {
     BASES.iter().map(extents).find(|extents| has_memory(extents)).unwrap_or(smallest)
 }
 
+/// Different extents of so many variables that kernels are written for, many times.
+pub(super) fn points_of(variables: usize) -> Vec<Vec<i64>> {
+    let primes = if variables <= MOST_OF_FEW { &PRIMES[..] } else { &SMALL_PRIMES };
+    points(&base(variables, &[]), primes)
+}
+
 /// Whether a tensor with all these extents has memory.
 fn has_memory(extents: &[i64]) -> bool {
     extents.iter().map(|extent| i128::from(*extent)).product::<i128>() < 1 << 59
@@ -303,9 +309,7 @@ impl Alone {
         assumption: &[Assumed],
     ) -> Result<OpenKernels, String> {
         let count = variables(assumption);
-        let base = base(count, &[]);
-        let primes = if count <= MOST_OF_FEW { &PRIMES[..] } else { &SMALL_PRIMES };
-        let points = points(&base, primes);
+        let points = points_of(count);
         let mut functions = Vec::with_capacity(points.len());
         let mut extents = Vec::with_capacity(points.len());
         for point in &points {

@@ -88,7 +88,7 @@ fn define_key(e: &mut Expression<'_>, ordinal: ValueId, place: ValueId) -> Value
 }
 
 /// Whether `x` comes before `y` in the order of [`elements::total_order`].
-pub(crate) fn define_less(e: &mut Expression<'_>, x: ValueId, y: ValueId) -> ValueId {
+pub fn define_less(e: &mut Expression<'_>, x: ValueId, y: ValueId) -> ValueId {
     let dtype = e.dtype(x);
     if dtype.is_bool() {
         let (x, y) = (e.cast(x, DType::UINT8), e.cast(y, DType::UINT8));

@@ -58,29 +58,36 @@ pub(super) fn levels(extent: i64, wanted: i64) -> Option<SmallVec<[i64; 2]>> {
     best.1
 }
 
-/// The number, of 32 bits, by which `value`, of at most 32 bits, is ordered: the greatest comes first. NaN is
-/// the greatest value.
-pub(super) fn define_ordinal(e: &mut Expression<'_>, value: ValueId, ascending: bool) -> ValueId {
-    let int = DType::INT32;
+/// The integer by which `value` is ordered, of 32 bits, or of 64 where the value has more: the greatest comes
+/// first. NaN is the greatest value.
+pub fn define_ordinal(e: &mut Expression<'_>, value: ValueId, ascending: bool) -> ValueId {
     let dtype = e.dtype(value);
-    let number = |e: &mut Expression<'_>, number: i32| e.constant(int, Scalar::Int(number.into()));
+    let (int, real) = match dtype.bits() {
+        0..=32 => (DType::INT32, DType::FLOAT32),
+        _ => (DType::INT64, DType::FLOAT64),
+    };
+    let [least, greatest] = match dtype.bits() {
+        0..=32 => [i32::MIN.into(), i32::MAX.into()],
+        _ => [i64::MIN, i64::MAX],
+    };
+    let number = |e: &mut Expression<'_>, number: i64| e.constant(int, Scalar::Int(number));
     let ordinal = if dtype.is_float() {
         // The bits of floats have their order, those of negative ones the other way around.
-        let single = e.cast(value, DType::FLOAT32);
-        let zero = e.number(DType::FLOAT32, 0.0);
-        let is_nan = e.scalar(ScalarOp::IsNan, &[single]);
-        let is_zero = e.eq(single, zero);
+        let real_value = e.cast(value, real);
+        let zero = e.number(real, 0.0);
+        let is_nan = e.scalar(ScalarOp::IsNan, &[real_value]);
+        let is_zero = e.eq(real_value, zero);
         // Zeros are equal.
-        let single = e.select(is_zero, zero, single);
-        let bits = e.reinterpret(single, int);
-        let (none, greatest) = (number(e, 0), number(e, i32::MAX));
+        let real_value = e.select(is_zero, zero, real_value);
+        let bits = e.reinterpret(real_value, int);
+        let (none, greatest) = (number(e, 0), number(e, greatest));
         let flipped = e.scalar(ScalarOp::Xor, &[bits, greatest]);
         let is_negative = e.lt(bits, none);
         let ordered = e.select(is_negative, flipped, bits);
         e.select(is_nan, greatest, ordered)
-    } else if dtype == DType::UINT32 {
+    } else if [DType::UINT32, DType::UINT64].contains(&dtype) {
         let bits = e.reinterpret(value, int);
-        let least = number(e, i32::MIN);
+        let least = number(e, least);
         e.scalar(ScalarOp::Xor, &[bits, least])
     } else {
         e.cast(value, int)
