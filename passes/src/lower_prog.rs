@@ -7,6 +7,7 @@ mod open;
 mod order;
 mod shapes;
 mod sized;
+mod slices;
 mod tails;
 
 use std::rc::Rc;

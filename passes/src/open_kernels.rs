@@ -23,6 +23,7 @@ use te::compute::simplify::simplify;
 use te::compute::{ComputeBuilder, Expression, Tensor};
 
 pub(crate) use alone::Alone;
+pub(crate) use assumptions::MOST_VARIABLES;
 use assumptions::{Assumed, Assumption};
 
 use crate::bounds::formula::Formula;
@@ -68,6 +69,9 @@ impl Written {
         extents: usize,
         write: impl Fn(&mut ComputeBuilder, &[i64]) -> Vec<Tensor>,
     ) -> Result<Written, String> {
+        if extents > MOST_VARIABLES {
+            return Err(format!("it has more than {MOST_VARIABLES} extents that are not known"));
+        }
         let points = alone::points_of(extents);
         let mut items = Vec::with_capacity(points.len());
         for point in &points {

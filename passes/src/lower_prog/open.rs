@@ -7,6 +7,8 @@ use relay::define::Define;
 use relay::interpreter::Evaluate;
 use relay::language::{Constant, Fn, fn_attributes, fn_params, is_primitive, short_name, yielded};
 
+use relay_operators::dynamic;
+
 use super::function::Writer;
 use super::sized::Given;
 use crate::dynamic_to_static::deciding_operands;
@@ -154,6 +156,11 @@ impl Writer<'_, '_> {
         if let Some(values) = self.order_operator(body, op, of, to)? {
             return Ok(values);
         }
+        if body.is::<dynamic::StridedSlice>(op)
+            && let Some(values) = self.slice_operator(body, op, of, to)?
+        {
+            return Ok(values);
+        }
         let constants: Vec<(ValueId, TensorData)> = deciding_operands(body, op)
             .into_iter()
             .filter_map(|index| {
@@ -177,6 +184,9 @@ impl Writer<'_, '_> {
         let kernels = match of_op {
             Ok(kernels) => kernels,
             Err(reason) => {
+                if let Some(values) = self.slice_operator(body, op, of, to)? {
+                    return Ok(values);
+                }
                 let problem = refused.unwrap_or_else(|| open(&reason));
                 return self.evaluate((body, op), inputs, problem, to);
             }
@@ -185,9 +195,12 @@ impl Writer<'_, '_> {
             list.iter().flat_map(|(operand, _)| of(self, *operand)).collect::<Vec<_>>()
         });
         let Given { values, otherwise } = self.sized(&kernels, (&params, &values), &types, to, loc);
-        if self.lowering.packaged {
+        let Some(to) = otherwise else { return Ok(values) };
+        if let Some(values) = self.slice_operator(body, op, of, to)? {
+            self.yields(&values, to, loc);
+        } else if self.lowering.packaged {
             self.fails(&kernels, otherwise, loc);
-        } else if let Some(to) = otherwise {
+        } else {
             let problem = open("extents may be others than its kernel is written for");
             let values = self.evaluate((body, op), inputs, problem, to)?;
             self.yields(&values, to, loc);

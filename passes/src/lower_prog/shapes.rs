@@ -12,12 +12,40 @@ use super::open::Of;
 use crate::lower_te::function::Function;
 use crate::lower_te::problems::Problem;
 
-/// The extents that a reshape is asked for.
-enum Wanted {
-    /// Numbers, some of which stand for others.
+/// Numbers that an operator is given.
+pub(super) enum Numbers {
+    /// These.
     Known(Vec<i64>),
     /// The elements of a vector of so many, of this type.
     Elements(ValueId, usize, DType),
+}
+
+impl Numbers {
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        match self {
+            Numbers::Known(numbers) => numbers.len(),
+            Numbers::Elements(_, count, _) => *count,
+        }
+    }
+
+    /// The number at `place`, where there is one, of a function that takes the vector as `vector`.
+    pub(super) fn number(
+        &self,
+        e: &mut Expression<'_>,
+        place: usize,
+        vector: Option<&Tensor>,
+    ) -> Option<ValueId> {
+        match (self, vector) {
+            _ if place >= self.count() => None,
+            (Numbers::Known(numbers), _) => Some(e.index(numbers[place])),
+            (_, vector) => {
+                let place = e.index(place as i64);
+                let value = e.load(vector.expect("a vector of numbers"), &[place]);
+                Some(e.cast(value, DType::INT64))
+            }
+        }
+    }
 }
 
 impl Writer<'_, '_> {
@@ -58,23 +86,24 @@ impl Writer<'_, '_> {
             return self.reshape(tensor, extents, result, to, loc).map(Some);
         }
         let (data, wanted, allowzero) = if let Some(reshape) = body.view::<shape::Reshape>(op) {
-            (reshape.data, Wanted::Known(reshape.newshape), reshape.allowzero)
+            (reshape.data, Numbers::Known(reshape.newshape), reshape.allowzero)
         } else if let Some(reshape) = body.view::<dynamic::Reshape>(op) {
             let newshape = reshape.newshape;
             let vector = body.ty(newshape).as_tensor();
             let vector = vector.and_then(|vector| Some((vector.known_shape()?, vector.dtype)));
             let Some((extents, dtype)) = vector else { return Ok(None) };
             let [count] = extents[..] else { return Ok(None) };
-            let wanted = Wanted::Elements(of(self, newshape)[0], count as usize, dtype);
+            let wanted = Numbers::Elements(of(self, newshape)[0], count as usize, dtype);
             (reshape.data, wanted, reshape.allowzero)
         } else {
             return Ok(None);
         };
         let axes = match &wanted {
             // Others than 0 and -1 take or give several extents.
-            Wanted::Known(numbers) if numbers.iter().any(|number| *number < -1) => return Ok(None),
-            Wanted::Known(numbers) => numbers.len(),
-            Wanted::Elements(_, count, _) => *count,
+            Numbers::Known(numbers) if numbers.iter().any(|number| *number < -1) => {
+                return Ok(None);
+            }
+            _ => wanted.count(),
         };
         let rank = body.ty(data).as_tensor().map_or(0, |tensor| tensor.rank());
         if rank == 0 || axes == 0 || axes != ty.rank() {
@@ -101,7 +130,13 @@ impl Writer<'_, '_> {
     }
 
     /// The extents of `tensor`, of `rank` axes.
-    fn extents(&mut self, tensor: ValueId, rank: usize, to: BlockId, loc: Loc) -> Vec<ValueId> {
+    pub(super) fn extents(
+        &mut self,
+        tensor: ValueId,
+        rank: usize,
+        to: BlockId,
+        loc: Loc,
+    ) -> Vec<ValueId> {
         let index = Type::scalar(DType::INT64);
         (0..rank)
             .map(|axis| {
@@ -154,7 +189,7 @@ impl Writer<'_, '_> {
         &mut self,
         tensor: ValueId,
         rank: usize,
-        wanted: Wanted,
+        wanted: Numbers,
         allowzero: bool,
         to: BlockId,
         loc: Loc,
@@ -166,20 +201,15 @@ impl Writer<'_, '_> {
             (0..rank).map(|axis| builder.input(&format!("n{axis}"), &[], DType::INT64)).collect();
         let mut vector = None;
         let axes = match &wanted {
-            Wanted::Known(numbers) => numbers.len(),
-            Wanted::Elements(value, count, dtype) => {
+            Numbers::Known(numbers) => numbers.len(),
+            Numbers::Elements(value, count, dtype) => {
                 inputs.push(*value);
                 vector = Some(builder.input("shape", &[*count as i64], *dtype));
                 *count
             }
         };
-        let number = |e: &mut Expression<'_>, place: usize| match (&wanted, &vector) {
-            (Wanted::Known(numbers), _) => e.index(numbers[place]),
-            (_, vector) => {
-                let place = e.index(place as i64);
-                let value = e.load(vector.as_ref().expect("a vector of extents"), &[place]);
-                e.cast(value, DType::INT64)
-            }
+        let number = |e: &mut Expression<'_>, place: usize| {
+            wanted.number(e, place, vector.as_ref()).expect("each axis has one")
         };
         // What 0 stands for.
         let copied = |e: &mut Expression<'_>, place: usize| match own.get(place) {

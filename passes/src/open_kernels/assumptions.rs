@@ -38,7 +38,7 @@ impl Assumed {
 pub(crate) type Assumption = Vec<Assumed>;
 
 /// The most different extents of the operands of a kernel.
-pub(super) const MOST_VARIABLES: usize = MOST_EXTENTS;
+pub(crate) const MOST_VARIABLES: usize = MOST_EXTENTS;
 
 /// The most open axes of which every way to be equal is tried.
 const MOST_AXES: usize = 5;
