@@ -11,52 +11,13 @@
 mod interface;
 mod surroundings;
 
-use ir_core::tensor::tensor_bytes;
-use ir_core::{DType, Diagnostic, Diagnostics, Module, TensorData, Type, Verified};
+use ir_core::{Diagnostic, Diagnostics, Module, TensorData, Verified};
+use target_core::package::c::{self, Tensor};
 use target_core::package::{self, Contents, File, Model};
 use target_core::{ALIGNMENT, Kernel};
 
 use crate::CTarget;
-use crate::codegen::{self, Source, Style, comment};
-
-/// Names that would make one file of two, or one function.
-const TAKEN: [&str; 4] = ["main", "weights", "example", "manifest"];
-
-/// A buffer of the program.
-struct Tensor {
-    /// Its name in the program; for results without one, `out_0` and so on.
-    name: String,
-    /// Its name in C.
-    field: String,
-    ty: Type,
-    dtype: DType,
-    shape: Vec<i64>,
-    bytes: usize,
-}
-
-impl Tensor {
-    fn new(name: &str, field: String, ty: Type) -> Result<Tensor, Diagnostics> {
-        let tensor = ty.as_tensor().and_then(|tensor| {
-            let shape = tensor.known_shape()?.to_vec();
-            let bytes = tensor_bytes(&shape, tensor.dtype)?;
-            Some((tensor.dtype, shape, bytes))
-        });
-        let Some((dtype, shape, bytes)) = tensor else {
-            let message = format!("`{name}` is of type {ty}, and C takes tensors of known extents");
-            return Err(Diagnostic::error("E0902", message).into());
-        };
-        Ok(Tensor { name: name.to_string(), field, ty, dtype, shape, bytes })
-    }
-
-    fn elements(&self) -> usize {
-        self.bytes / self.dtype.bytes().max(1)
-    }
-
-    /// The type of its elements in C.
-    fn element(&self) -> &'static str {
-        codegen::storage(self.dtype)
-    }
-}
+use crate::codegen::{self, Source, Style};
 
 /// A column of data that the program takes or gives.
 struct Column {
@@ -105,11 +66,7 @@ pub(crate) fn package(
     module: Verified<'_, Module>,
     model: &Model,
 ) -> Result<Vec<File>, Diagnostics> {
-    if !codegen::is_name(&model.name) || TAKEN.contains(&model.name.as_str()) {
-        let message = format!("`{}` is no name for files and functions in C", model.name);
-        let help = "take letters, digits and `_`, and no word of C or name of another file";
-        return Err(Diagnostic::error("E0911", message).help(help).into());
-    }
+    model.check_name(&["weights"])?;
     let style = Style {
         prefix: prefix(&model.name),
         model: Some(model.name.clone()),
@@ -234,9 +191,8 @@ impl<'a> Program<'a> {
 
     /// The example inputs, with their files.
     fn examples(&self) -> impl Iterator<Item = (String, &TensorData)> {
-        self.example_inputs().filter_map(|(tensor, example)| {
-            Some((format!("inputs/{}.bin", tensor.field), example?))
-        })
+        self.example_inputs()
+            .filter_map(|(tensor, example)| Some((tensor.example_file(), example?)))
     }
 }
 
@@ -267,7 +223,7 @@ fn fields(
     let counts =
         columns.iter().flat_map(|column| [column.name.clone(), format!("{}.count", column.name)]);
     let all = names.iter().map(|name| name.to_string()).chain(counts);
-    let mut fields = codegen::fields(all).into_iter();
+    let mut fields = c::fields(all).into_iter();
     let tensors = fields.by_ref().take(names.len()).collect();
     let mut made = Vec::with_capacity(columns.len());
     for package::Column { name, column, note, example } in columns {
@@ -276,28 +232,4 @@ fn fields(
         made.push(Column { tensor, count, note: note.clone(), example: example.clone() });
     }
     Ok((tensors, made))
-}
-
-/// `text` as a string of C.
-fn string(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for byte in text.bytes() {
-        match byte {
-            b' '..=b'~' if !matches!(byte, b'"' | b'\\' | b'?') => quoted.push(byte as char),
-            // Three digits: none that follows belongs to them.
-            _ => quoted += &format!("\\{byte:03o}"),
-        }
-    }
-    quoted + "\""
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_stay_within_comments_and_strings() {
-        assert_eq!(comment("a*/ b\n\\"), "a* / b__");
-        assert_eq!(string("a\"é?1"), "\"a\\042\\303\\251\\0771\"");
-    }
 }

@@ -25,7 +25,6 @@ mod kernel;
 mod layout;
 mod loads;
 mod math;
-mod names;
 mod plan;
 mod program;
 mod transposes;
@@ -36,11 +35,11 @@ use indexmap::{IndexMap, IndexSet};
 use ir_core::diagnostics::{Diagnostic, Diagnostics};
 use ir_core::{Body, Item, Module, Symbol, Verified};
 use rustc_hash::{FxBuildHasher, FxHashMap};
+use target_core::package::c::{Names, comment, is_name};
 use target_core::{Kernel, affine, ranges};
 use te::checks::CHECKS;
 use te::loops::{Call, KERNEL, outputs, parameters};
 
-pub(crate) use expr::storage;
 use helpers::Helpers;
 use kept::Kept;
 use kernel::{Callee, Callees, Written};
@@ -91,17 +90,6 @@ pub(crate) fn hook_name(prefix: &str) -> String {
 /// The variable that holds what computes operators that a program leaves to others.
 pub(crate) fn operate_name(prefix: &str) -> String {
     program::operate_name(prefix)
-}
-
-/// Whether `name` can be what public names start with.
-pub(crate) fn is_name(name: &str) -> bool {
-    names::is_name(name)
-}
-
-/// Names for the members of a structure that are called `names` elsewhere.
-pub(crate) fn fields(members: impl IntoIterator<Item = String>) -> Vec<String> {
-    let mut names = names::Names::default();
-    members.into_iter().map(|member| names.fresh(&member)).collect()
 }
 
 /// What `what` of a whole program is called, where names start with `prefix`.
@@ -194,7 +182,7 @@ type Kernels<'m> = IndexMap<Symbol, Unwritten<'m>, FxBuildHasher>;
 
 fn kernels_of<'m>(module: &'m Module, style: &Style) -> Kernels<'m> {
     let items = module.items.iter().filter(|(_, item)| item.signature.op.as_str() == KERNEL);
-    let mut names = names::Names::default();
+    let mut names = Names::default();
     // Is the function that runs parallel loops.
     names.fresh_public(&format!("{}parallel", style.prefix));
     let items: Vec<_> =
@@ -407,12 +395,6 @@ fn told(item: &Item, one: &Written) -> String {
         format!("\n   {failed}[{number}] is 1 on failure: {}", comment(message))
     };
     messages.iter().enumerate().map(line).collect()
-}
-
-/// `text` as part of a comment.
-pub(crate) fn comment(text: &str) -> String {
-    let text = text.replace("*/", "* /").replace("/*", "/ *");
-    text.chars().map(|c| if c.is_control() || c == '\\' { '_' } else { c }).collect()
 }
 
 /// The declarations `externals`, with what they are.

@@ -1,5 +1,7 @@
 //! Programs as folders of files that others build and use, without us.
 
+pub mod c;
+
 use std::io::{self, Write};
 
 use ir_core::{Spread, TensorData};
@@ -86,6 +88,8 @@ pub enum Contents {
     /// The elements of tensors in the byte order of this machine, each at a multiple of
     /// [`ALIGNMENT`] bytes.
     Tensors(Vec<TensorData>),
+    /// Words in the byte order of this machine.
+    Words(Vec<u32>),
 }
 
 impl Contents {
@@ -96,6 +100,10 @@ impl Contents {
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let tensors = match self {
             Contents::Text(text) => return out.write_all(text.as_bytes()),
+            Contents::Words(words) => {
+                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+                return out.write_all(&bytes);
+            }
             Contents::Tensors(tensors) => tensors,
         };
         let mut padding = 0;

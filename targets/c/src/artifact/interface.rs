@@ -1,8 +1,9 @@
 //! What embedders call: the header, the function that it declares, and the symbols of weights.
 
 use target_core::ALIGNMENT;
+use target_core::package::c::{Embedded, Tensor, assembly, comment, string};
 
-use super::{Column, Program, Tensor, Whole, comment, string};
+use super::{Column, Program, Whole};
 
 /// The status of the first check; those before are for what is passed.
 const FIRST_CHECK: usize = 16;
@@ -198,29 +199,13 @@ int {name}_run(const {name}_inputs *inputs, {name}_outputs *outputs, void *works
     /// The members of a struct.
     fn fields(&self, tensors: &[Tensor], columns: &[Column], constness: &str) -> String {
         let mut text = String::new();
-        let note = |tensor: &Tensor| match tensor.dtype {
-            dtype if dtype.is_bool() => "; each 0 or 1",
-            dtype if dtype.is_float() && dtype.bits() < 32 => "; bits of floats",
-            _ => "",
-        };
         for tensor in tensors {
-            let note = note(tensor);
-            let (name, ty) = (comment(&tensor.name), comment(&tensor.ty.to_string()));
-            let (elements, element, field) = (tensor.elements(), tensor.element(), &tensor.field);
-            let plural = if elements == 1 { "" } else { "s" };
-            text += &format!("    /* {name}: {ty}, {elements} element{plural}{note} */\n");
-            text += &format!("    {constness}{element} *{field};\n");
+            text += &tensor.member(constness, "", "");
         }
-        for Column { tensor, count, note: meaning, .. } in columns {
-            let (name, ty) = (comment(&tensor.name), comment(&tensor.ty.to_string()));
-            let (elements, element, field) = (tensor.elements(), tensor.element(), &tensor.field);
-            let meaning = if meaning.is_empty() { String::new() } else { format!("; {meaning}") };
-            let (note, meaning) = (note(tensor), comment(&meaning));
-            let plural = if elements == 1 { "" } else { "s" };
-            text += &format!(
-                "    /* {name}: {ty} each, {elements} element{plural}{note}{meaning} */\n    \
-                 {constness}{element} *{field};\n    size_t {count};\n"
-            );
+        for Column { tensor, count, note, .. } in columns {
+            let meaning = if note.is_empty() { String::new() } else { format!("; {note}") };
+            text += &tensor.member(constness, " each", &meaning);
+            text += &format!("    size_t {count};\n");
         }
         if tensors.is_empty() && columns.is_empty() {
             text += "    /* There are none; C wants a member. */\n    int unused;\n";
@@ -437,44 +422,11 @@ int {name}_run(const {name}_inputs *inputs, {name}_outputs *outputs, void *works
 
     /// `weights.S`.
     pub(super) fn assembly(&self) -> String {
-        let name = &self.model.name;
-        let mut text = format!(
-            "\
-/* The constants of {name}, which lie in weights.bin. The assembler looks for that file in the
-   current folder, and in those that `-I` names. */
-
-#if defined(__APPLE__)
-#define SYMBOL(name) _##name
-#else
-#define SYMBOL(name) name
-#endif
-
-#if defined(__ELF__)
-#define WEIGHT(name, offset, bytes) \\
-    .globl name; .hidden name; .type name, %object; .size name, bytes; .set name, first + offset
-    .section .rodata.{name}_weights, \"a\", %progbits
-#elif defined(__APPLE__)
-#define WEIGHT(name, offset, bytes) \\
-    .globl name; .private_extern name; .set name, first + offset
-    .const
-#else
-#define WEIGHT(name, offset, bytes) \\
-    .globl name; .set name, first + offset
-    .section .rdata, \"dr\"
-#endif
-
-    .balign {ALIGNMENT}
-first:
-    .incbin \"weights.bin\"
-    /* So that a constant without elements has a place. */
-    .byte 0
-
-"
-        );
-        for weight in &self.weights {
-            let (field, offset, bytes) = (&weight.tensor.field, weight.offset, weight.tensor.bytes);
-            text += &format!("WEIGHT(SYMBOL({field}), {offset}, {bytes})\n");
-        }
-        text + "\n#if defined(__ELF__)\n    .section .note.GNU-stack, \"\", %progbits\n#endif\n"
+        let weights = self.weights.iter();
+        let symbols = weights
+            .map(|weight| (weight.tensor.field.clone(), weight.offset, weight.tensor.bytes))
+            .collect();
+        let file = Embedded { file: "weights.bin".to_string(), symbols };
+        assembly(&self.model.name, "The constants", &[file])
     }
 }

@@ -1,59 +1,51 @@
 //! What comes with the code: an example, how to build it, and descriptions.
 
-use ir_core::{DTypeKind, Dim, Spread, Type};
+use ir_core::{Dim, Type};
 use serde_json::{Value, json};
 use target_core::ALIGNMENT;
 use target_core::package::File;
+use target_core::package::c::{self, Example, Row, Tensor};
 
-use super::{Column, Program, Tensor, string};
+use super::{Column, Program};
 
 impl Program<'_> {
     /// `main.c`.
     pub(super) fn example(&self) -> String {
-        let name = &self.model.name;
-        let shown: Vec<(&Tensor, String)> = self
-            .outputs
-            .iter()
-            .map(|tensor| (tensor, tensor.ty.to_string()))
-            .chain(self.given().iter().map(|column| (&column.tensor, column.ty())))
-            .collect();
-        let name_width = shown.iter().map(|(tensor, _)| tensor.name.len()).max().unwrap_or(0);
-        let type_width = shown.iter().map(|(_, ty)| ty.len()).max().unwrap_or(0);
-        let inputs = self.inputs.len() + self.taken().len();
-        let mut tables = format!(
-            "enum {{ INPUTS = {inputs}, OUTPUTS = {} }};\n\
-             enum {{ NAME_WIDTH = {name_width}, TYPE_WIDTH = {type_width} }};\n\n",
-            shown.len()
-        );
+        let (name, upper) = (&self.model.name, self.upper());
         let random = self.model.inputs.iter().map(|input| (input.seed, input.spread));
-        let usual = || (0, Spread::default());
-        let tensors = self.inputs.iter().zip(random).map(|(one, random)| row(one, None, random));
-        let columns = |columns: &[Column]| -> Vec<String> {
-            let row = |column: &Column| row(&column.tensor, Some(column.ty()), usual());
-            columns.iter().map(row).collect()
-        };
-        let rows = tensors.chain(columns(self.taken())).collect::<String>();
-        let results = self.outputs.iter().map(|one| row(one, None, usual()));
-        let results = results.chain(columns(self.given())).collect::<String>();
-        for (table, count, rows) in [("inputs", "INPUTS", rows), ("outputs", "OUTPUTS", results)] {
-            tables += &format!("static const struct tensor {table}[{count} + 1] = {{\n");
-            tables += &rows;
-            tables += "    {NULL, NULL, KIND_FLOAT, 1, 0, 0, 0, 0.0, 0.0},\n};\n\n";
-        }
-        tables += &self.run();
-        include_str!("example.c")
-            .replace("{name}", name)
-            .replace("{macro}", &self.upper())
-            .replace("{seed}", &self.model.seed.to_string())
-            .replace("{tables}", &tables)
+        let tensors = self.inputs.iter().zip(random);
+        let tensors = tensors.map(|(tensor, random)| Row { tensor, column: None, random });
+        let inputs: Vec<Row<'_>> = tensors.chain(self.taken().iter().map(Column::row)).collect();
+        let results: Vec<Row<'_>> = self.outputs.iter().map(Row::of).collect();
+        let functions = self.run(&inputs, &results);
+        let outputs = results.into_iter().chain(self.given().iter().map(Column::row)).collect();
+        let start = format!(
+            "    size_t bytes = {name}_workspace_bytes();
+    void *workspace = allocate(bytes);
+    int status = run(in, out, workspace, bytes);
+    while (wants_memory(status) && bytes < SIZE_MAX / 4) {{
+        free(workspace);
+        bytes *= 4;
+        workspace = allocate(bytes);
+        status = run(in, out, workspace, bytes);
+    }}
+    if (status != {upper}_OK) {{
+        fprintf(stderr, \"error: %s (status %d)\\n\", {name}_message(status), status);
+        return EXIT_FAILURE;
+    }}
+"
+        );
+        let statements = (start, "    free(workspace);\n".to_string());
+        let alignment = format!("{upper}_ALIGNMENT");
+        Example { model: self.model, inputs, outputs, alignment, functions, statements }.text()
     }
 
     /// The functions that run the program on buffers, and say whether it wants more memory.
-    fn run(&self) -> String {
+    fn run(&self, inputs: &[Row<'_>], results: &[Row<'_>]) -> String {
         let name = &self.model.name;
-        let inputs = self.set("inputs", "arguments", "in", "const ", &self.inputs, self.taken());
+        let inputs = c::set(name, "inputs", "arguments", "in", "const ", inputs);
         let constness = if self.whole.is_some() { "" } else { "const " };
-        let outputs = self.set("outputs", "results", "out", "", &self.outputs, &[]);
+        let outputs = c::set(name, "outputs", "results", "out", "", results);
         let outputs = outputs.replacen("const ", constness, 1);
         let head = "static int run(const struct buffer *in, struct buffer *out, void *workspace, \
                     size_t bytes)\n{\n";
@@ -81,35 +73,6 @@ impl Program<'_> {
         )
     }
 
-    /// Sets a struct of the interface from a list of buffers.
-    fn set(
-        &self,
-        ty: &str,
-        of: &str,
-        list: &str,
-        constness: &str,
-        tensors: &[Tensor],
-        columns: &[Column],
-    ) -> String {
-        let name = &self.model.name;
-        if tensors.is_empty() && columns.is_empty() {
-            return format!("    const {name}_{ty} {of} = {{0}};\n    (void){list};\n");
-        }
-        let mut text = format!("    const {name}_{ty} {of} = {{\n");
-        let all = tensors.iter().chain(columns.iter().map(|column| &column.tensor));
-        for (index, tensor) in all.enumerate() {
-            let (field, element) = (&tensor.field, tensor.element());
-            text += &format!(
-                "        .{field} = ({constness}{element} *)(void *){list}[{index}].data,\n"
-            );
-        }
-        for (index, column) in columns.iter().enumerate() {
-            let index = tensors.len() + index;
-            text += &format!("        .{} = {list}[{index}].count,\n", column.count);
-        }
-        text + "    };\n"
-    }
-
     /// The files that are compiled.
     fn sources(&self) -> String {
         let weights = if self.weights.is_empty() { "" } else { " weights.S" };
@@ -122,7 +85,7 @@ impl Program<'_> {
         if self.example_inputs().any(|(_, example)| example.is_some()) {
             for (tensor, example) in self.example_inputs() {
                 text += &match example {
-                    Some(_) => format!(" inputs/{}.bin", tensor.field),
+                    Some(_) => format!(" {}", tensor.example_file()),
                     None => " -".to_string(),
                 };
             }
@@ -212,23 +175,16 @@ the C library's math.h and string.h, and no others.
 
     /// `manifest.json`.
     pub(super) fn manifest(&self, files: &[File]) -> String {
-        let inputs = self.inputs.iter().zip(&self.model.inputs).map(|(tensor, input)| {
-            let mut value = described(tensor);
-            value["seed"] = input.seed.into();
-            value["spread"] = json!({ "least": input.spread.least, "width": input.spread.width });
-            if input.example.is_some() {
-                value["example"] = format!("inputs/{}.bin", tensor.field).into();
-            }
-            value
-        });
-        let outputs = self.outputs.iter().map(described);
+        let inputs = self.inputs.iter().zip(&self.model.inputs);
+        let inputs = inputs.map(|(tensor, input)| tensor.described_input(input));
+        let outputs = self.outputs.iter().map(Tensor::described);
         let columns = |columns: &[Column]| -> Vec<Value> {
             let column = |column: &Column| {
-                let mut value = described(&column.tensor);
+                let mut value = column.tensor.described();
                 value["count"] = column.count.clone().into();
                 value["meaning"] = column.note.clone().into();
                 if column.example.is_some() {
-                    value["example"] = format!("inputs/{}.bin", column.tensor.field).into();
+                    value["example"] = column.tensor.example_file().into();
                 }
                 value
             };
@@ -279,40 +235,11 @@ the C library's math.h and string.h, and no others.
 }
 
 impl Column {
-    /// Its type, of any number of elements.
-    fn ty(&self) -> String {
+    /// It in the example, of any number of elements.
+    fn row(&self) -> Row<'_> {
         let shape =
             std::iter::once(Dim::Any).chain(self.tensor.shape.iter().copied().map(Dim::Known));
-        Type::tensor(shape, self.tensor.dtype).to_string()
+        let ty = Type::tensor(shape, self.tensor.dtype).to_string();
+        Row { column: Some((ty, &self.count)), ..Row::of(&self.tensor) }
     }
-}
-
-/// A row of the example's tables. Columns have a type of their own.
-fn row(tensor: &Tensor, column: Option<String>, (seed, spread): (u64, Spread)) -> String {
-    let dtype = tensor.dtype;
-    let kind = match dtype.kind() {
-        _ if dtype.is_bool() => "BOOL",
-        DTypeKind::Int => "INT",
-        DTypeKind::UInt => "UINT",
-        DTypeKind::BFloat => "BFLOAT",
-        _ => "FLOAT",
-    };
-    let is_column = i32::from(column.is_some());
-    let ty = column.unwrap_or_else(|| tensor.ty.to_string());
-    let (name, ty) = (string(&tensor.name), string(&ty));
-    let (bytes, count) = (dtype.bytes(), tensor.elements());
-    let Spread { least, width } = spread;
-    format!(
-        "    {{{name}, {ty}, KIND_{kind}, {bytes}, {count}, {is_column}, {seed:#x}u, {least:?}, {width:?}}},\n"
-    )
-}
-
-fn described(tensor: &Tensor) -> Value {
-    json!({
-        "name": tensor.name,
-        "field": tensor.field,
-        "dtype": tensor.dtype.to_string(),
-        "shape": tensor.shape,
-        "bytes": tensor.bytes,
-    })
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use ir_core::{Body, DType, DTypeKind, Scalar, ValueId};
+use target_core::package::c::element;
 use te::scalar::dtype_of;
 
 /// How tightly an expression binds; higher binds tighter.
@@ -144,19 +145,8 @@ pub(super) fn is_odd(dtype: DType) -> bool {
 }
 
 /// The C type of elements in memory.
-pub(crate) fn storage(dtype: DType) -> &'static str {
-    match (dtype.kind(), stored_bits(dtype)) {
-        (DTypeKind::Float, 32) => "float",
-        (DTypeKind::Float, 64) => "double",
-        (DTypeKind::Int, 8) => "int8_t",
-        (DTypeKind::Int, 16) => "int16_t",
-        (DTypeKind::Int, 32) => "int32_t",
-        (DTypeKind::Int, _) => "int64_t",
-        (_, 8) => "uint8_t",
-        (_, 16) => "uint16_t",
-        (_, 32) => "uint32_t",
-        (_, _) => "uint64_t",
-    }
+pub(super) fn storage(dtype: DType) -> &'static str {
+    element(scalar(dtype))
 }
 
 /// The C type of scalars in expressions.

@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 use ir_core::diagnostics::{Diagnostic, Diagnostics};
 use ir_core::{BlockId, Body, DType, EntityId, Item, OpId, Symbol, ValueId};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use target_core::package::c::Names;
 use te::compute::Yield;
 use te::loops::{Alloc, Atomic, Barrier, Call, Data, Fetch, For, If, Store};
 
@@ -20,7 +21,6 @@ use super::helpers::{Helpers, words};
 use super::in_place::InPlace;
 use super::kept::Kept;
 use super::layout::{Layout, Variables, is_parallel};
-use super::names::Names;
 use super::plan::Plan;
 use super::ranges::Ranges;
 use super::transposes::Transposes;

@@ -5,6 +5,7 @@ use ir_core::{Diagnostic, Diagnostics, Module, Symbol, Type};
 use prog::columns::{Layout, Part};
 use prog::data::Declaration;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use target_core::package::c::comment;
 
 use super::runtime::TYPES;
 use super::{c_type, tensor_bytes};
@@ -327,7 +328,7 @@ static const {prefix}described {name} = {{{root}, {count}, {name}_columns, {name
         let mut text = TYPES.replace("P_", prefix);
         for (name, (first, declaration)) in &self.data {
             for (tag, constructor) in declaration.constructors.iter().enumerate() {
-                let comment = super::super::comment(&format!("{} of {name}", constructor.name));
+                let comment = comment(&format!("{} of {name}", constructor.name));
                 text += &format!("\n/* {comment} */\n");
                 text += &structure(prefix, first + tag, &constructor.fields);
             }

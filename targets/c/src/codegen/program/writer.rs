@@ -15,6 +15,7 @@ use prog::{
     Open, Operate, Order, Read, Reshape, Rows, Sized, Switch, Tail, Write, Yield,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
+use target_core::package::c::comment;
 
 use super::kinds::field;
 use super::{Called, Context, c_type, tensor_bytes};
@@ -151,7 +152,7 @@ impl<'w> Writer<'w, '_> {
         let body = std::mem::take(&mut self.out);
         let mut text = String::new();
         for (number, function) in self.functions.iter().enumerate() {
-            let comment = super::super::comment(&format!("@{}", function.name));
+            let comment = comment(&format!("@{}", function.name));
             if let [_] = self.functions[..] {
                 let leave = self.leave(number);
                 text += &format!("\n/* {comment} */\n{frames}{}\n{{\n", self.prototype(number));

@@ -50,7 +50,7 @@ static WORDS: LazyLock<FxHashSet<String>> = LazyLock::new(|| {
 
 /// Hands out names that nothing else has, in constant time on average.
 #[derive(Clone, Default)]
-pub(super) struct Names {
+pub struct Names {
     taken: FxHashSet<String>,
     /// By what numbers are put behind: which may be free.
     numbers: FxHashMap<String, Numbers>,
@@ -82,7 +82,7 @@ impl Numbers {
 
 impl Names {
     /// Lets `name` be handed out again, once what it stood for is out of scope.
-    pub(super) fn release(&mut self, name: &str) {
+    pub fn release(&mut self, name: &str) {
         if !self.taken.remove(name) {
             return;
         }
@@ -97,7 +97,7 @@ impl Names {
 
     /// `base` as a C name, in small letters where it is like a macro, with the first number that
     /// makes it unique.
-    pub(super) fn fresh(&mut self, base: &str) -> String {
+    pub fn fresh(&mut self, base: &str) -> String {
         let base = sanitized(base);
         match is_like_macro(&base) || (self.taken.contains(&base) && base.len() == 1) {
             true => self.unique(base.to_ascii_lowercase()),
@@ -107,7 +107,7 @@ impl Names {
 
     /// `base` as a C name, whose capitals its user answers for, with the first number that makes it
     /// unique.
-    pub(super) fn fresh_public(&mut self, base: &str) -> String {
+    pub fn fresh_public(&mut self, base: &str) -> String {
         self.unique(sanitized(base))
     }
 
@@ -147,7 +147,7 @@ pub(super) fn is_name(name: &str) -> bool {
 const KINDS: [&str; 4] = ["bf", "f", "i", "u"];
 
 /// `name` with what C does not allow replaced.
-pub(super) fn sanitized(name: &str) -> String {
+fn sanitized(name: &str) -> String {
     let mut text: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     // Names that start with `_` belong to the compiler.

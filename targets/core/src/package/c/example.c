@@ -237,11 +237,11 @@ static void print(const struct tensor *tensor, const struct buffer *buffer)
 
 /* ---- running ------------------------------------------------------------------------------- */
 
-/* Memory of `bytes` bytes at a multiple of {macro}_ALIGNMENT. */
+/* Memory of `bytes` bytes at a multiple of {alignment}. */
 static void *allocate(size_t bytes)
 {
-    const size_t units = bytes / {macro}_ALIGNMENT + 1;
-    void *memory = aligned_alloc({macro}_ALIGNMENT, units * {macro}_ALIGNMENT);
+    const size_t units = bytes / {alignment} + 1;
+    void *memory = aligned_alloc({alignment}, units * {alignment});
     if (memory == NULL) {
         fprintf(stderr, "error: no memory for %zu bytes\n", bytes);
         exit(EXIT_FAILURE);
@@ -307,20 +307,7 @@ int main(int argc, char **argv)
             out[i].data = allocate(outputs[i].bytes * outputs[i].count);
         }
     }
-    size_t bytes = {name}_workspace_bytes();
-    void *workspace = allocate(bytes);
-    int status = run(in, out, workspace, bytes);
-    while (wants_memory(status) && bytes < SIZE_MAX / 4) {
-        free(workspace);
-        bytes *= 4;
-        workspace = allocate(bytes);
-        status = run(in, out, workspace, bytes);
-    }
-    if (status != {macro}_OK) {
-        fprintf(stderr, "error: %s (status %d)\n", {name}_message(status), status);
-        return EXIT_FAILURE;
-    }
-    for (int i = 0; i < OUTPUTS; i++) {
+{start}    for (int i = 0; i < OUTPUTS; i++) {
         print(&outputs[i], &out[i]);
         if (!outputs[i].is_column) {
             free(out[i].data);
@@ -329,6 +316,5 @@ int main(int argc, char **argv)
     for (int i = 0; i < INPUTS; i++) {
         free(in[i].data);
     }
-    free(workspace);
-    return EXIT_SUCCESS;
+{end}    return EXIT_SUCCESS;
 }
