@@ -5,12 +5,16 @@
 //! - [`launches`] takes kernels apart where all threads have to wait for one another, so that **each
 //!   kernel that is no list of calls is one launch**, and says of each how many blocks and threads it
 //!   runs on. A program is a list of [calls](crate::calls) of these;
-//! - [`faults`] finds what is certain to go wrong in one.
+//! - [`faults`] finds what is certain to go wrong in one;
+//! - [`plan`] says where the buffers of a program lie in the memory of a device;
+//! - [`host`] writes what packages for devices have in common.
 //!
 //! Nothing here knows the language of a device.
 
 pub mod faults;
+pub mod host;
 pub mod launches;
+pub mod plan;
 mod rows;
 mod schedule;
 mod tiles;

@@ -9,11 +9,11 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use ir_core::tensor::tensor_bytes;
-use ir_core::{Diagnostic, Diagnostics, Loc, Module, Symbol, Type};
+use ir_core::{Diagnostic, Diagnostics, Module, Symbol, Type};
 use prog::operators::Operators;
 use rustc_hash::FxHashMap;
-use target_core::calls::{Calls, Local, Place, Site};
-use target_core::gpu::launches::is_list;
+use target_core::calls::{Calls, Local, Place};
+use target_core::gpu::launches::calls_of;
 use target_core::{Buffer, Executable, Kernel};
 use te::loops::{KERNEL, outputs, parameters};
 
@@ -110,15 +110,7 @@ impl Loaded {
                 let message = format!("`@{name}` takes a buffer of unknown extents ({ty})");
                 return Err(Diagnostic::error("E0902", message).at(item.signature.span).into());
             }
-            let body = item.body.as_deref().expect("the generator refuses kernels without a body");
-            calls.push(match is_list(body) {
-                true => Calls::of_body(body),
-                false => {
-                    let places = (0..params.len()).map(Place::Param).collect();
-                    let site = Site { kernel: *name, places, loc: Loc::UNKNOWN };
-                    Calls { sites: vec![site], ..Calls::default() }
-                }
-            });
+            calls.push(calls_of(*name, item)?);
             kernels.push(Kernel {
                 name: name.to_string(),
                 symbol: name.to_string(),
@@ -136,10 +128,6 @@ impl Loaded {
     /// Finds memory for kernel `index`.
     fn prepare(&self, device: &mut dyn Device, index: usize) -> Result<Prepared, Diagnostics> {
         let (kernel, calls) = (&self.kernels[index], &self.calls[index]);
-        if calls.is_opaque {
-            let message = format!("`@{}` does more than calling kernels", kernel.name);
-            return Err(Diagnostic::error("E0902", message).into());
-        }
         let mut params = Vec::new();
         for ty in &kernel.params {
             params.push(device.allocate(bytes_of(*ty))?);
@@ -184,14 +172,13 @@ impl Loaded {
         prepared.locals.iter().for_each(|address| device.forget(*address));
         for site in &calls.sites {
             let entry = &self.entries[&site.kernel];
-            let empty = entry.launch.blocks.contains(&0) || entry.launch.threads.contains(&0);
             let address = |place: &Place| match *place {
                 Place::Param(index) => prepared.params[index],
                 Place::Local(index) => prepared.locals[index],
                 Place::Constant(index) => prepared.constants[index],
             };
             let addresses: Vec<u64> = site.places.iter().map(address).collect();
-            if !empty {
+            if !entry.launch.is_empty() {
                 device.launch(entry, &addresses)?;
             }
         }

@@ -20,13 +20,15 @@
 //! assert!(shader.contains("OpEntryPoint GLCompute"), "{shader}");
 //! ```
 
+mod artifact;
 pub mod codegen;
 pub mod instructions;
 pub mod module;
 pub mod runtime;
 pub mod tools;
 
-use ir_core::{Diagnostic, Diagnostics, Module, Options, Verified};
+use ir_core::{Diagnostics, Module, Options, Verified};
+use target_core::gpu::launches::refuse_programs;
 use target_core::package::{File, Model};
 use target_core::{Artifact, Capabilities, CostTable, Executable, Gpu, Registration, Target, host};
 
@@ -121,23 +123,16 @@ impl Target for SpirvTarget {
     }
 
     fn load(&self, module: Verified<'_, Module>) -> Result<Box<dyn Executable>, Diagnostics> {
-        if let Some(item) = module.get().items.values().find(|item| item.signature.op == prog::FUNC)
-        {
-            let message = "the target `spirv` runs programs that are lists of kernels, without branches, \
-                           recursion and data types";
-            let error = Diagnostic::error("E0902", message).at(item.signature.span);
-            return Err(error
-                .help("`--unroll` makes recurrent networks of ONNX such a list")
-                .into());
-        }
+        refuse_programs(module.get(), self.name())?;
         let wanted = self.options.device.as_deref();
         Ok(Box::new(runtime::Loaded::new(module, &self.gpu, wanted)?))
     }
 
-    fn package(&self, _: Verified<'_, Module>, _: &Model) -> Result<Vec<File>, Diagnostics> {
-        let message = "the target `spirv` writes no packages";
-        Err(Diagnostic::error("E0902", message)
-            .help("write the shaders with `--emit spirv`, or compile for the target `c`")
-            .into())
+    fn package(
+        &self,
+        module: Verified<'_, Module>,
+        model: &Model,
+    ) -> Result<Vec<File>, Diagnostics> {
+        artifact::package(self, module, model)
     }
 }

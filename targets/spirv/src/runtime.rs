@@ -9,8 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ir_core::{Diagnostic, Diagnostics, Module, Symbol, Type, Verified};
 use prog::operators::Operators;
 use rustc_hash::FxHashMap;
-use target_core::calls::{Calls, Place, Site};
-use target_core::gpu::launches::is_list;
+use target_core::calls::Calls;
+use target_core::gpu::launches::calls_of;
+use target_core::gpu::plan::{Part as Place, Plan, buffer_bytes};
 use target_core::{Buffer, Executable, Gpu, Kernel};
 use te::loops::{KERNEL, outputs, parameters};
 
@@ -47,12 +48,6 @@ struct Prepared {
     timed: Option<Commands>,
 }
 
-fn buffer_bytes(ty: Type) -> Option<u64> {
-    let tensor = ty.as_tensor()?;
-    let bytes = ir_core::tensor::tensor_bytes(&tensor.known_shape()?, tensor.dtype)?;
-    u64::try_from(bytes).ok()
-}
-
 impl Loaded {
     /// The kernels of `module` on the first device whose name contains `wanted`, if that is given.
     ///
@@ -70,15 +65,7 @@ impl Loaded {
         let (mut kernels, mut calls) = (Vec::new(), Vec::new());
         for (name, item) in module.items.iter().filter(|(_, item)| item.signature.op == KERNEL) {
             let params = parameters(&item.signature).to_vec();
-            let body = item.body.as_deref().expect("shaders have bodies, and lists, too");
-            calls.push(match is_list(body) {
-                true => Calls::of_body(body),
-                false => {
-                    let places = (0..params.len()).map(Place::Param).collect();
-                    let site = Site { kernel: *name, places, loc: ir_core::Loc::UNKNOWN };
-                    Calls { sites: vec![site], ..Calls::default() }
-                }
-            });
+            calls.push(calls_of(*name, item)?);
             kernels.push(Kernel {
                 name: name.to_string(),
                 symbol: name.to_string(),
@@ -167,19 +154,12 @@ impl Loaded {
     /// Plans the memory of kernel `index`, and records what a call does.
     fn prepare(&self, state: &mut State, index: usize) -> Result<Prepared, Diagnostics> {
         let (kernel, calls) = (&self.kernels[index], &self.calls[index]);
-        if calls.is_opaque {
-            let message = format!("`@{}` does more than calling kernels", kernel.name);
-            return Err(Diagnostic::error("E0902", message).into());
-        }
         let alignment = state.device.limits().alignment.max(16);
-        let mut arena = Arena { end: 0, alignment };
-        let params = kernel.params.iter().map(|ty| arena.take(buffer_bytes(*ty).unwrap_or(0)));
-        let params: Vec<(u64, u64)> = params.collect();
-        let constants = calls.constants.iter();
-        let constants: Vec<(u64, u64)> =
-            constants.map(|data| arena.take(data.bytes().len() as u64)).collect();
-        let on_host = arena.end;
-        let locals = arena.locals(calls);
+        // Most kernels keep nothing.
+        let kept = self.kept.get(&kernel.name).cloned().unwrap_or_default();
+        let plan = Plan::new(&kernel.params, kept.clone(), calls, alignment);
+        let plan = plan.expect("shaders have buffers of known extents");
+        let (params, on_host) = (&plan.params, plan.outside);
         let too_large = |bytes: u64, most: u64| {
             let message = format!(
                 "`@{}` needs {bytes} bytes of memory, and `{}` gives {most} at most",
@@ -190,21 +170,22 @@ impl Loaded {
         };
         let limits = state.device.limits();
         let most = limits.allocation.min(limits.memory);
-        if arena.end > most {
-            return Err(too_large(arena.end, most));
+        if plan.bytes > most {
+            return Err(too_large(plan.bytes, most));
         }
-        let memory = state.device.memory(arena.end, Residence::Device)?;
+        let memory = state.device.memory(plan.bytes, Residence::Device)?;
         let staging = state.device.memory(on_host, Residence::Host)?;
-        let part = |memory: Memory, (offset, bytes): (u64, u64)| Part { memory, offset, bytes };
-        for (data, place) in calls.constants.iter().zip(&constants) {
+        let part = |memory: Memory, place: Place| {
+            let Place { offset, bytes } = place;
+            Part { memory, offset, bytes }
+        };
+        for (data, place) in calls.constants.iter().zip(&plan.constants) {
             state.device.bytes(part(staging, *place)).copy_from_slice(data.bytes());
         }
 
-        let copy = |place: (u64, u64)| Command::Copy(part(staging, place), part(memory, place));
-        let is_some = |place: &(u64, u64)| place.1 > 0;
-        // Most kernels keep nothing.
-        let kept = self.kept.get(&kernel.name).cloned().unwrap_or_default();
-        let keep = params[kept.clone()].iter().chain(&constants).copied().filter(is_some);
+        let copy = |place: Place| Command::Copy(part(staging, place), part(memory, place));
+        let is_some = |place: &Place| place.bytes > 0;
+        let keep = params[kept.clone()].iter().chain(&plan.constants).copied().filter(is_some);
         let keep: Vec<Command> = keep.map(copy).collect();
         let results = params.len() - kernel.outputs;
         let inputs = (0..results).filter(|index| !kept.contains(index)).map(|index| params[index]);
@@ -213,17 +194,12 @@ impl Loaded {
         for site in &calls.sites {
             let shader = &self.shaders[&site.kernel];
             let pipeline = pipeline(state, shader)?;
-            if is_empty(shader) {
+            if shader.launch.is_empty() {
                 continue;
             }
-            let place = |place: &Place| match *place {
-                Place::Param(index) => params[index],
-                Place::Local(index) => locals[index],
-                Place::Constant(index) => constants[index],
-            };
             let bound = site.places.iter().enumerate().zip(&shader.bindings);
             let bound = bound.filter(|(_, bound)| **bound).map(|((index, at), _)| {
-                let (offset, bytes) = place(at);
+                let Place { offset, bytes } = plan.part(*at);
                 (index as u32, Part { memory, offset, bytes: bytes.max(4) })
             });
             let blocks = shader.launch.blocks.map(|blocks| blocks as u32);
@@ -238,7 +214,7 @@ impl Loaded {
             false => Some(state.device.record(&keep)?),
         };
         let run = state.device.record(&commands)?;
-        let params = params.into_iter().map(|place| part(staging, place)).collect();
+        let params = params.iter().map(|place| part(staging, *place)).collect();
         Ok(Prepared { params, keep, run, commands, timed: None })
     }
 
@@ -338,52 +314,12 @@ impl Prepared {
         let launches = self.launches() as u32;
         let times = if launches == 0 { vec![] } else { device.times(launches + 1)? };
         let mut spans = times.windows(2).map(|pair| (pair[1] - pair[0]).max(0.0) / 1e9);
-        let seconds = calls.sites.iter().map(|site| match is_empty(&shaders[&site.kernel]) {
-            true => 0.0,
-            false => spans.next().expect("each launch has its time"),
-        });
+        let seconds =
+            calls.sites.iter().map(|site| match shaders[&site.kernel].launch.is_empty() {
+                true => 0.0,
+                false => spans.next().expect("each launch has its time"),
+            });
         Ok(seconds.collect())
-    }
-}
-
-/// Whether `shader` runs on no thread.
-fn is_empty(shader: &Shader) -> bool {
-    shader.launch.blocks.contains(&0) || shader.launch.threads.contains(&0)
-}
-
-/// Memory from which parts are taken, one behind the other.
-struct Arena {
-    end: u64,
-    alignment: u64,
-}
-
-impl Arena {
-    /// Where `bytes` bytes start, and how many they are.
-    fn take(&mut self, bytes: u64) -> (u64, u64) {
-        let start = self.end.next_multiple_of(self.alignment);
-        // Whole words, so that narrow elements are read with their neighbours.
-        self.end = start + bytes.max(4).next_multiple_of(4);
-        (start, bytes)
-    }
-
-    /// Where the buffers that `calls` need lie: where they were planned, or each apart.
-    fn locals(&mut self, calls: &Calls) -> Vec<(u64, u64)> {
-        let bytes = |ty: Type| buffer_bytes(ty).unwrap_or(0);
-        let offsets = calls.locals.iter().map(|local| u64::try_from(local.offset?).ok());
-        let aligned = |offset: u64| offset.is_multiple_of(self.alignment);
-        let planned: Option<Vec<u64>> = offsets.collect();
-        match planned.filter(|offsets| offsets.iter().copied().all(aligned)) {
-            Some(offsets) => {
-                let start = self.end.next_multiple_of(self.alignment);
-                let places = calls.locals.iter().zip(offsets);
-                let places: Vec<(u64, u64)> =
-                    places.map(|(local, offset)| (start + offset, bytes(local.ty))).collect();
-                let ends = places.iter().map(|(at, bytes)| at + bytes.max(&4).next_multiple_of(4));
-                self.end = ends.max().unwrap_or(self.end);
-                places
-            }
-            None => calls.locals.iter().map(|local| self.take(bytes(local.ty))).collect(),
-        }
     }
 }
 

@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 
 use ir_core::{
-    AttrDict, AttrValue, BlockId, Body, Diagnostic, Diagnostics, InsertPoint, Item, Module,
+    AttrDict, AttrValue, BlockId, Body, Diagnostic, Diagnostics, InsertPoint, Item, Loc, Module,
     OpFields, OpId, OpParts, Span, Symbol, Type, ValueId,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -19,6 +19,7 @@ use te::loops::{
 
 use super::faults::fault;
 use crate::Gpu;
+use crate::calls::{Calls, Place, Site};
 use crate::checks::callees_first;
 
 /// How many blocks and threads a kernel runs on, by axis.
@@ -31,6 +32,11 @@ pub struct Launch {
 }
 
 impl Launch {
+    /// Whether it runs on no thread.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.contains(&0) || self.threads.contains(&0)
+    }
+
     /// How many blocks and threads the kernel `name`, which is no list of calls, runs on.
     ///
     /// # Errors
@@ -144,6 +150,42 @@ fn is_statement(body: &Body, op: OpId) -> bool {
 pub fn is_list(body: &Body) -> bool {
     let mut statements = body.block_ops(body.entry()).filter(|op| is_statement(body, *op));
     statements.by_ref().all(|op| body.view::<Call>(op).is_some())
+}
+
+/// The calls of the kernel `name`: of itself, where it is a launch.
+///
+/// # Errors
+/// `E0902` where it does more than calling kernels, or has no body.
+pub fn calls_of(name: Symbol, item: &Item) -> Result<Calls, Diagnostics> {
+    let refuse = |what: &str| {
+        let message = format!("`@{name}` {what}");
+        Diagnostics::from(Diagnostic::error("E0902", message).at(item.signature.span))
+    };
+    let Some(body) = item.body.as_deref() else {
+        return Err(refuse("has no body, and devices call no functions of others"));
+    };
+    if !is_list(body) {
+        let places = (0..body.block_args(body.entry()).len()).map(Place::Param).collect();
+        let site = Site { kernel: name, places, loc: Loc::UNKNOWN };
+        return Ok(Calls { sites: vec![site], ..Calls::default() });
+    }
+    let calls = Calls::of_body(body);
+    if calls.is_opaque { Err(refuse("does more than calling kernels")) } else { Ok(calls) }
+}
+
+/// Refuses whole programs of `module`, which `target` does not run.
+///
+/// # Errors
+/// `E0902` where there is one, at its place.
+pub fn refuse_programs(module: &Module, target: &str) -> Result<(), Diagnostics> {
+    let mut items = module.items.values();
+    let Some(item) = items.find(|item| item.signature.op == prog::FUNC) else { return Ok(()) };
+    let message = format!(
+        "the target `{target}` runs programs that are lists of kernels, without branches, recursion and \
+         data types"
+    );
+    let error = Diagnostic::error("E0902", message).at(item.signature.span);
+    Err(error.help("`--unroll` makes recurrent networks of ONNX such a list").into())
 }
 
 /// Whether `body` does nothing, as where there are no elements.
