@@ -1,6 +1,7 @@
 //! Compiled models are programs of their own: they are built as their README says, in a folder
 //! with nothing else, and give what `relay-opt run` gives.
 
+mod devices;
 mod programs;
 
 use std::fs;

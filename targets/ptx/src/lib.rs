@@ -21,13 +21,15 @@
 //! ```
 
 mod arch;
+mod artifact;
 pub mod assembler;
 mod codegen;
 pub mod interpreter;
 pub mod runtime;
 
 use ir_core::pass::OptionValue;
-use ir_core::{Diagnostic, Diagnostics, Module, Options, Verified};
+use ir_core::{Diagnostics, Module, Options, Verified};
+use target_core::gpu::launches::refuse_programs;
 use target_core::package::{File, Model};
 use target_core::{Artifact, Capabilities, CostTable, Executable, Gpu, Registration, Target, host};
 
@@ -141,15 +143,7 @@ impl PtxTarget {
 
     /// The code of `module`, which has to be a list of kernels.
     fn runnable(&self, module: Verified<'_, Module>) -> Result<Source, Diagnostics> {
-        let items = &module.get().items;
-        if let Some(item) = items.values().find(|item| item.signature.op == prog::FUNC) {
-            let message = "the target `ptx` runs programs that are lists of kernels, without branches, \
-                           recursion and data types";
-            let error = Diagnostic::error("E0902", message).at(item.signature.span);
-            return Err(error
-                .help("`--unroll` makes recurrent networks of ONNX such a list")
-                .into());
-        }
+        refuse_programs(module.get(), self.name())?;
         self.source(module)
     }
 }
@@ -188,10 +182,11 @@ impl Target for PtxTarget {
         Ok(Box::new(loaded))
     }
 
-    fn package(&self, _: Verified<'_, Module>, _: &Model) -> Result<Vec<File>, Diagnostics> {
-        let message = "the target `ptx` writes no packages";
-        Err(Diagnostic::error("E0902", message)
-            .help("write the kernels with `--emit ptx`, or compile for the target `c`")
-            .into())
+    fn package(
+        &self,
+        module: Verified<'_, Module>,
+        model: &Model,
+    ) -> Result<Vec<File>, Diagnostics> {
+        artifact::package(self, module, model)
     }
 }
