@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use indexmap::IndexSet;
+use ir_core::graph::strongly_connected;
 use ir_core::module::FreshNames;
 use ir_core::{
     Body, Diagnostic, Diagnostics, Dim, FunctionType, Item, Module, OpId, Registry, Symbol, Type,
@@ -60,19 +61,25 @@ fn functions(module: &Module) -> impl Iterator<Item = (Symbol, &Arc<Body>)> {
 ///
 /// **Nothing is checked that was not before.** A function that calls itself with its own operands has a type
 /// with their extents as well as one without, and inference, which goes by what comes first, checks the
-/// others then. There, what ways meet in stays open.
+/// others then. There, what ways meet in stays open. What a function gives that calls itself with others is no
+/// instance of one type: that stays as it is declared.
 pub(crate) fn infer_again(module: &mut Module, registry: &Registry) -> Diagnostics {
     let before = module.clone();
     let checks = |module: &Module| -> FxHashMap<Symbol, usize> {
         functions(module).map(|(name, body)| (name, checks(body))).collect()
     };
     let known = checks(&before);
+    let growing = growing(&before);
     let mut open: FxHashSet<Symbol> = FxHashSet::default();
     let mut round = 1;
     loop {
         module.clone_from(&before);
         for (name, item) in module.items.iter_mut().filter(|(_, item)| item.signature.op == FUNC) {
-            forget(item, if open.contains(name) { Scope::Operators } else { Scope::All });
+            forget(
+                item,
+                if open.contains(name) { Scope::Operators } else { Scope::All },
+                growing.contains(name),
+            );
         }
         let found = relay::inference::infer_module(module, registry);
         let errors: Diagnostics = found.into_iter().filter(Diagnostic::is_error).collect();
@@ -110,10 +117,54 @@ enum Scope {
     Operators,
 }
 
-fn forget(item: &mut Item, scope: Scope) {
+/// The functions that call themselves, or one another in circles, with operands of other types than their parameters,
+/// whose extents have names: as one that makes a tensor longer with each call.
+fn growing(module: &Module) -> FxHashSet<Symbol> {
+    let mut growing = FxHashSet::default();
+    for circle in circles(module) {
+        let grows = circle.iter().filter_map(|name| Some((name, module.body(*name)?))).any(
+            |(name, body)| {
+                let params = body.block_args(body.entry());
+                let types = |values: &[ValueId]| -> Vec<Type> {
+                    values.iter().map(|value| body.ty(*value)).collect()
+                };
+                let has_names = params.iter().any(|param| body.ty(*param).facts().has_parameter);
+                let grows = |call: Call| match body.view_def(call.callee) {
+                    Some((_, Global { name: callee })) if callee == *name => {
+                        types(&call.args) != types(params)
+                    }
+                    Some((_, Global { name: callee })) => circle.contains(&callee),
+                    None => false,
+                };
+                has_names && body.walk().filter_map(|op| body.view::<Call>(op)).any(grows)
+            },
+        );
+        if grows {
+            growing.extend(circle);
+        }
+    }
+    growing
+}
+
+/// The functions of `module`, those together that call, or else name, one another in circles.
+fn circles(module: &Module) -> Vec<IndexSet<Symbol, FxBuildHasher>> {
+    let bodies: Vec<(Symbol, &Arc<Body>)> = functions(module).collect();
+    let number: FxHashMap<Symbol, usize> =
+        bodies.iter().enumerate().map(|(number, (name, _))| (*name, number)).collect();
+    let named = |body: &Body| -> Vec<usize> {
+        let named = body.walk().filter_map(|op| body.view::<Global>(op));
+        named.filter_map(|global| number.get(&global.name).copied()).collect()
+    };
+    let edges: Vec<Vec<usize>> = bodies.iter().map(|(_, body)| named(body)).collect();
+    let circles = strongly_connected(&edges).into_iter();
+    circles.map(|circle| circle.into_iter().map(|number| bodies[number].0).collect()).collect()
+}
+
+fn forget(item: &mut Item, scope: Scope, is_growing: bool) {
     if let Some(function) = item.signature.ty.as_function()
         && item.body.is_some()
         && scope == Scope::All
+        && !is_growing
         && is_open(function.result)
     {
         let result = Type::unknown();
@@ -146,8 +197,8 @@ fn forget(item: &mut Item, scope: Scope) {
     }
 }
 
-/// Copies of one function that a copy of it calls with other extents, one behind the other, at most: what
-/// grows from call to call has no end.
+/// Copies of each function that calls itself, or is in a circle of those that call one another, with other extents, one behind
+/// the other, at most: what grows from call to call has no end.
 const MAX_GENERATIONS: usize = 1;
 
 /// Copies of functions for the extents that their callers know.
@@ -155,8 +206,10 @@ const MAX_GENERATIONS: usize = 1;
 pub(crate) struct Copies {
     /// By the function that was copied, and the types of the arguments.
     made: FxHashMap<(Symbol, Vec<Type>), Symbol>,
-    /// Of each copy, what it is one of, and how many copies of that called one another on the way.
-    origins: FxHashMap<Symbol, (Symbol, usize)>,
+    /// The number of the circle of each function, and how many are in it, before there were copies.
+    circles: FxHashMap<Symbol, (usize, usize)>,
+    /// Of each copy, the number of the circle, and how many copies of functions in it called one another on the way.
+    origins: FxHashMap<Symbol, (usize, usize)>,
     names: FreshNames,
 }
 
@@ -164,6 +217,12 @@ impl Copies {
     /// Redirects calls of functions with open extents, where those of the arguments are known, to copies
     /// for these. Types of the copies are to be inferred. How many calls there were.
     pub(crate) fn redirect(&mut self, module: &mut Module) -> u64 {
+        if self.circles.is_empty() {
+            for (number, circle) in circles(module).into_iter().enumerate() {
+                let size = circle.len();
+                self.circles.extend(circle.into_iter().map(|name| (name, (number, size))));
+            }
+        }
         let mut calls: IndexSet<(Symbol, OpId), FxBuildHasher> = IndexSet::default();
         for (name, body) in functions(module) {
             calls.extend(body.walk().filter(|op| body.is::<Call>(*op)).map(|op| (name, op)));
@@ -211,11 +270,13 @@ impl Copies {
         if let Some(known) = self.made.get(&key) {
             return Some(*known);
         }
-        let generation = match self.origins.get(&caller) {
-            Some((origin, generation)) if *origin == name => generation + 1,
+        // Only those that were there before are copied.
+        let (circle, size) = *self.circles.get(&name)?;
+        let copies = match self.origins.get(&caller) {
+            Some((other, copies)) if *other == circle => copies + 1,
             _ => 0,
         };
-        if generation > MAX_GENERATIONS {
+        if copies > MAX_GENERATIONS * size {
             return None;
         }
         let mut map = Substitution::default();
@@ -227,7 +288,7 @@ impl Copies {
         instantiate(&mut copy, &key.1, &map);
         let copied = self.names.fresh(name.as_str(), "_", |name| module.items.contains_key(&name));
         module.items.insert(copied, copy);
-        self.origins.insert(copied, (name, generation));
+        self.origins.insert(copied, (circle, copies));
         self.made.insert(key, copied);
         Some(copied)
     }
