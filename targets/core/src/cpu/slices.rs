@@ -103,7 +103,7 @@ impl Rules<'_> {
             return Some(Slice::Whole);
         }
         let row = bytes / slices / extents.get(first + 1).filter(|rows| **rows > 1)?;
-        self.rows_of(root, stage, &readers, (first + 1, most / row))
+        self.rows_of(root, stage, &readers, (first + 1, most / row.max(1)))
     }
 
     /// The most rows of `root`, indices of dimension `rows`, for which its `readers` read at most so many rows of `stage`; where
@@ -145,12 +145,16 @@ impl Rules<'_> {
                 window = window.max(reach);
             }
         }
-        let read = |rows: i64| (rows - 1).saturating_mul(step).saturating_add(window + 1);
         let all = self.schedule.extent(of);
-        let fitting = (1..=all / 2).rev().filter(|rows| read(*rows) <= most);
+        if step == 0 || window >= most {
+            return None;
+        }
+        let largest = ((most - window - 1) / step + 1).min(all / 2);
         // A last band that is shorter is written out once more.
-        let rows = fitting.clone().find(|rows| all % rows == 0).or(fitting.clone().next())?;
-        let is_worth = step > 0 && read(rows) <= rows * step + rows * step / LEAST_IN_COMMON;
-        is_worth.then_some(Slice::Rows { of, rows, read: read(rows) })
+        let rows = (largest / 2 + 1..=largest).rev().find(|rows| all % rows == 0);
+        let rows = rows.unwrap_or(largest);
+        let read = (rows - 1) * step + window + 1;
+        let is_worth = read <= rows * step + rows * step / LEAST_IN_COMMON;
+        (rows > 0 && is_worth).then_some(Slice::Rows { of, rows, read })
     }
 }
