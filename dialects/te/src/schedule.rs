@@ -370,9 +370,9 @@ impl Schedule {
     }
 
     /// Asks in each iteration of `axis` for what is read of `tensor`, a stage or a parameter by name, in the iteration
-    /// `distance` later: for one of `step` elements that follow one another, of 64 at most. Where iterations differ in
-    /// what they read by no constant, and where it is computed in a loop, nothing is asked for. Refused for a loop that is not serial, and for a tensor
-    /// that its stage does not read.
+    /// `distance` later: for one of `step` elements that follow one another, of 64 at most. Nothing is asked for where
+    /// the tensor is computed in a loop, or its places do not move by as much with each iteration. Refused for a loop
+    /// that is not serial or shorter than `distance`, and for a tensor that its stage does not read.
     pub fn prefetch(
         &mut self,
         axis: Axis,
@@ -385,9 +385,12 @@ impl Schedule {
             let (name, kind) = (self.axis_name(axis), self.axes[axis.0].kind.name());
             return Err(format!("`{name}` is a {kind} loop"));
         }
-        if distance < 1 || step < 1 {
+        let extent = self.extent(axis);
+        if !(1..=extent).contains(&distance) || step < 1 {
             return Err(format!(
-                "expected a distance and a step of at least 1, found {distance} and {step}"
+                "expected a distance from 1 to {extent}, the iterations of `{}`, and a step of at least 1, found \
+                 {distance} and {step}",
+                self.axis_name(axis)
             ));
         }
         self.loads_of(tensor, stage)?;

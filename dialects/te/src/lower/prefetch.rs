@@ -84,9 +84,7 @@ impl Emitter<'_> {
         }
         found
     }
-}
 
-impl Emitter<'_> {
     /// Whether all of `tensor` is there for the whole kernel. What is computed in loops is near anyway.
     fn is_whole(&self, tensor: ValueId) -> bool {
         let made_by = self.flat.body.defining_op(tensor);

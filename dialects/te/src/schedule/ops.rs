@@ -316,9 +316,9 @@ pub struct Pragma<V = ValueId> {
 }
 
 /// Asks in each iteration of a loop for what a later iteration of it reads of a tensor, so that it is near by then: for
-/// one of `step` elements that follow one another, which are a line of the caches, of 64 at most. Where iterations differ
-/// in what they read by no constant, and where it is computed in a loop, nothing is asked for. Refused for a loop that is not serial, and for a
-/// tensor that its stage does not read.
+/// one of `step` elements that follow one another, which are a line of the caches, of 64 at most. Nothing is asked for
+/// where the tensor is computed in a loop, or its places do not move by as much with each iteration. Refused for a
+/// loop that is not serial or shorter than `distance`, and for a tensor that its stage does not read.
 #[derive(Op, Clone, Debug)]
 #[op(
     name = "te.prefetch",

@@ -362,6 +362,7 @@ impl Rules<'_> {
             let products =
                 inner.fold(1i64, i64::saturating_mul) / tile.factors.last().copied().unwrap_or(1);
             let distance = (PRODUCTS_AHEAD / products.max(1)).clamp(1, MOST_AHEAD);
+            let distance = distance.min(self.schedule.extent(*at));
             let _ = self.schedule.prefetch(*at, name.as_str(), distance, LINE / element);
         }
     }
